@@ -95,8 +95,14 @@ class Expectation(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
     protected: list[str] | None = None
 
 
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
 class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and the expected results."""
+    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and the expected results.
+
+    Tests are compared as rules read them: 1, 1.0 and true differ in CEL, and are equal in Python.
+    """
 
     name: str
     pod: dict[str, Any]
@@ -106,8 +112,13 @@ class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
     now: str = ""
     expect: Expectation = Expectation()
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (super().__eq__(other) is True and _encode_sorted(self) == _encode_sorted(other))
 
-_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment] # a Pod is a dict
 
 
 class _WithParams(msgspec.Struct, frozen=True):

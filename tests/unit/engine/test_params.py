@@ -228,6 +228,22 @@ def test_documents_differ_whose_params_expressions_tell_apart(one: Any, other: A
     ] == ["teams"]
 
 
+@pytest.mark.parametrize(("one", "other"), [(1, 1.0), (1, True)])
+def test_rule_sets_differ_whose_tests_expressions_tell_apart(one: Any, other: Any) -> None:
+    alone = {"name": "alone", "expression": "!pod.spec.?hostPID.orValue(false)", "reason": "shares"}
+    was, will, again = (
+        make_rule_set(
+            filters=[alone],
+            tests=[{"name": "t", "pod": make_pod("a", hostPID=each), "expect": {"feasible": []}}],
+        )
+        for each in (one, other, one)
+    )
+    assert was != will
+    assert not was == will  # noqa: SIM201 - each of the two is asked
+    assert was == again
+    assert was.spec.tests[0] != will.spec.tests[0]
+
+
 def test_what_cant_differ_in_its_params_is_compared_without_encoding_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taking up a Revision compares thousands of documents."""
 
