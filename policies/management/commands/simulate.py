@@ -82,6 +82,9 @@ def _lines_of(path: Path) -> Iterator[tuple[str, bytes]]:
 def _read_case(line: bytes, where: str) -> Cycle:
     try:
         return read_case(json.loads(line))
+    except json.JSONDecodeError as error:
+        message = f"{where}: not readable as JSON: column {error.colno}: {error.msg}"
+        raise CommandError(message, returncode=1) from error
     except RecursionError as error:
         message = f"{where}: lists and objects are nested too deeply"
         raise CommandError(message, returncode=1) from error
@@ -109,9 +112,17 @@ def read_case(case: Any) -> Cycle:
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
     metadata = [Namespace.from_json(item).metadata for item in case.get("namespaces") or ()]
     namespaces = {each.name: each.labels or {} for each in metadata}
-    now = datetime.fromisoformat(case["now"]) if case.get("now") else EPOCH
+    now = _read_time(case["now"]) if case.get("now") else EPOCH
     snapshot = Snapshot.of(nodes, pods, namespaces, objects=ClusterObjects.from_json(case))
     return Cycle(pod=Pod.from_json(case["pod"]), snapshot=snapshot, now=now)
+
+
+def _read_time(value: Any) -> datetime:
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        message = "now: must be a time, such as 2026-03-29T01:30:00Z"
+        raise ObjectError(message) from error
 
 
 def simulate(rule_set: CompiledRuleSet, case: Cycle, *, whole: bool = False) -> dict[str, Any]:

@@ -55,7 +55,10 @@ def test_a_case_brings_the_claims_and_volumes_that_rules_read(tmp_path: Path) ->
         (b'{"pod": null}', "a case must have a Pod"),
         (b'{"pod": {"metadata": {"name": "\xff"}}}', "'utf-8' codec can't decode byte 0xff"),
         (b'{"pod": ' + b"[" * 100_000, "lists and objects are nested too deeply"),
-        (b'{"pod": {}, "now": 5}', "fromisoformat"),
+        (b'{"pod": {}, "now": 5}', "now: must be a time, such as 2026-03-29T01:30:00Z"),
+        (b'{"pod": {}, "now": "at noon"}', "now: must be a time, such as 2026-03-29T01:30:00Z"),
+        (b"pod: {}", "not readable as JSON: column 1: Expecting value"),
+        (b'{"pod": {},', "not readable as JSON: column 12: "),
     ],
 )
 def test_what_is_wrong_with_a_case_is_said_with_its_line(line: bytes, said: str, tmp_path: Path) -> None:
