@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 from berth.errors import AwayError, CommandError, NotReachedError
@@ -198,13 +198,14 @@ class Server:
         except (ValueError, RecursionError):
             problem = None
         status = answer.status_code
-        if answer.is_redirect or not isinstance(problem, dict):
+        if answer.is_redirect or not _is_problem(problem):
             where = f"{self.place.server} answered {status} to {answer.request.method} {answer.request.url.path}"
             if answer.is_redirect:
                 where += f", and redirects to {answer.headers.get('Location', 'nowhere')}: use that server's URL"
             # A proxy's own limit is usually below Berth's.
             remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
-            return NotReachedError(f"{where}: it isn't Berth, or a proxy in front of Berth answered.", *remedies)
+            said = sentences_of(problem, status) if isinstance(problem, dict) else []
+            return NotReachedError(f"{where}: it isn't Berth, or a proxy in front of Berth answered.", *said, *remedies)
         lines = sentences_of(problem, status)
         if status == _TOO_MANY and (after := answer.headers.get("Retry-After", "")):
             lines.append(f"Try again in {after} seconds.")
@@ -279,6 +280,11 @@ def _remedy_of(said: str) -> str:
     if any(words in said for words in _ANOTHER_TIME):
         return "Renew the certificate, or set this machine's clock."
     return "Is it running, and is this its address (--server, BERTH_SERVER, `berth login`)?"
+
+
+def _is_problem(found: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether this is problem details, as all of Berth's errors are. The extender and other servers have JSON of their own."""
+    return isinstance(found, dict) and ("detail" in found or "title" in found)
 
 
 def faults_of(problem: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -258,7 +258,13 @@ def test_following_goes_on_once_the_server_answers_again(
 ) -> None:
     away: tuple[int, Any] = (502, "<html>bad gateway</html>")
     later = iter(
-        [away, (503, {"status": 503, "detail": "The database is away."}), (200, [_row(2), _row(1)]), (401, {}), None]
+        [
+            away,
+            (503, {"status": 503, "detail": "The database is away."}),
+            (200, [_row(2), _row(1)]),
+            (401, {"detail": "Unknown token."}),
+            None,
+        ]
     )
     stub.answer("GET", "/decisions", {"next": None, "results": [_row(1)]})
 

@@ -28,6 +28,7 @@ def test_who_isnt_reached_ends_with_3_in_text_and_json(berth: Berth, monkeypatch
         (200, "<html>a portal</html>", {}),
         (502, "<html>Bad Gateway</html>", {}),
         (302, "", {"Location": "https://x.org/"}),
+        (403, "{}", {}),
     ],
 )
 def test_who_isnt_berth_ends_with_3(berth: Berth, stub: Stub, status: int, body: str, headers: dict[str, str]) -> None:
@@ -38,6 +39,16 @@ def test_who_isnt_berth_ends_with_3(berth: Berth, stub: Stub, status: int, body:
     assert ran.code == 3
     assert "isn't Berth" in ran.err
     assert len(stub.asked) == 1
+
+
+def test_what_the_extender_or_a_proxy_says_in_json_of_its_own_ends_with_3_and_is_told(berth: Berth, stub: Stub) -> None:
+    stub.answer("GET", "/status", {"Error": "no such verb; Berth's extender serves /filter"}, 404)
+
+    ran = berth("status")
+
+    assert ran.code == 3
+    assert "answered 404" in ran.err
+    assert "Berth's extender serves /filter" in ran.err
 
 
 def test_what_stands_before_berth_and_takes_no_such_body_is_said_with_what_to_do(berth: Berth, stub: Stub) -> None:
