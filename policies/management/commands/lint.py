@@ -1,5 +1,6 @@
 """`manage.py lint FILE…`: print every fault of rule documents, with file, line and path."""
 
+import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +22,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the files."""
-        parser.add_argument("files", nargs="+", metavar="FILE", type=Path, help="a file of documents")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", type=Path, help="a file of documents, - for standard input"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Lint the files."""
@@ -51,7 +54,8 @@ def lint_files(paths: Iterable[Path], notes: list[str]) -> Iterator[str]:
 
 def _read_file(path: Path, given: list[tuple[Located, str]], notes: list[str]) -> Iterator[str]:
     try:
-        documents = checking.read_documents(path.read_text(encoding="utf-8"), str(path))
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        documents = checking.read_documents(text, str(path))
     except RuleSetError as error:
         yield from (fault.message for fault in error.faults)
         return

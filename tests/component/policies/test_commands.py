@@ -52,6 +52,15 @@ def manifest(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("command", [("lint", "-"), ("plan", "--no-cluster", "-"), ("apply", "-")])
+def test_a_dash_in_place_of_a_file_is_standard_input(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("kind: RuleSets"))
+    out = io.StringIO()
+    with pytest.raises(CommandError) as caught:
+        call_command(*command, stdout=out)
+    assert "-:1: kind: must be RuleSet" in f"{out.getvalue()}{caught.value}"
+
+
 def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     said = _run("apply", str(manifest))
     assert f"{Change.objects.get()} was opened: apply web.yaml" in said
