@@ -96,7 +96,7 @@ def lint(server: Server, given: Namespace) -> Answer:
 
 def _asked(given: Namespace) -> dict[str, Any]:
     """Return the request members that plan and apply share."""
-    prune = [given.owner and "*" if scope == "" else scope for scope in given.prune]
+    prune = [("*" if given.owner else "") if scope == "" else scope for scope in given.prune]
     if "" in prune:
         message = (
             "--prune without a scope needs --owner NAME: it removes that owner's objects that aren't in the files."
@@ -105,7 +105,7 @@ def _asked(given: Namespace) -> dict[str, Any]:
     return {
         "files": read_files(given.files),
         "prune": prune,
-        "owner": given.owner,
+        "owner": given.owner or "",
         "take_over": given.take_over,
         "asks_cluster": not given.no_cluster,
     }

@@ -55,6 +55,12 @@ def plan(*arguments: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("command", ["plan", "apply"])
+def test_an_empty_owner_is_refused_before_anything_is_pruned(command: str, write: Any) -> None:
+    with pytest.raises(CommandError, match="--owner: is empty"):
+        call_command(command, "--owner=", "--prune=*", write(rule_set_document()))
+
+
 def test_what_a_repository_brings_in_is_its_own_once_it_is_live(write: Any) -> None:
     run("apply", "--owner", "shop-rules", write(rule_set_document(**FIRST), assignment_document()))
     assert owners() == {}

@@ -116,6 +116,15 @@ def test_a_plan_ends_with_2_where_it_would_change_anything(
     assert (sent["gate"], sent["owner"], sent["prune"]) == (True, "shop-rules", ["*"])
 
 
+@pytest.mark.parametrize("command", ["plan", "apply", "diff"])
+def test_an_empty_owner_is_refused_before_anything_is_pruned(command: str, berth: Berth, stub: Stub, file: str) -> None:
+    ran = berth(command, file, "--owner", "", "--prune", "*")
+
+    assert ran.code == 1
+    assert "--owner: is empty" in ran.err
+    assert not stub.asked
+
+
 def test_pruning_without_a_scope_needs_an_owner(berth: Berth, stub: Stub, file: str) -> None:
     ran = berth("plan", file, "--prune")
 
