@@ -11,6 +11,10 @@ from controlplane.models import Session
 class SessionStore(db.SessionStore):
     """Django's store, with rows that name the account."""
 
+    def __init__(self, session_key: str | None = None) -> None:
+        """Begin with the session of this key, or without one: Django unquotes a cookie, and PostgreSQL takes no NUL."""
+        super().__init__(None if "\0" in (session_key or "") else session_key)
+
     @classmethod
     def get_model_class(cls) -> type[Session]:
         """Return the model."""

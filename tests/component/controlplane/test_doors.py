@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
@@ -14,6 +15,7 @@ from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
 from controlplane.doors import Doors, bound_statements
+from controlplane.session_store import SessionStore
 from policies.models import Revision
 from policies.parameters import page_limit
 from scheduler.http_server.connection import OF_AN_ACCOUNT
@@ -132,6 +134,12 @@ def test_nul_is_refused_before_anybody_is_asked(client: Client, path: str) -> No
     answer = client.get(path)
     assert answer.status_code == 400
     assert "no-store" in answer["Cache-Control"]
+
+
+def test_a_cookie_with_a_quoted_nul_is_no_session(client: Client) -> None:
+    cookie = f'{settings.SESSION_COOKIE_NAME}="\\000{"a" * 31}"'
+    assert client.get("/admin/", headers={"Cookie": cookie}).status_code == 302
+    assert SessionStore("\0" + "a" * 31).session_key is None
 
 
 @pytest.mark.parametrize("path", ["/admin/login/", "/api/v1/rule-sets"])
