@@ -4,6 +4,8 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from django.conf import settings
+from django.http.multipartparser import MultiPartParserError
 
 from scheduler.http_server.application import Application
 
@@ -36,3 +38,30 @@ def test_a_content_type_that_cant_be_read_counts_as_none(parameter: str) -> None
     asked = Application.request_class(environ(f"multipart/form-data; {parameter}", REQUEST_METHOD="POST"))
     assert (asked.content_type, asked.META["CONTENT_TYPE"]) == ("", "")
     assert not asked.POST
+
+
+def sent(form: bytes) -> Any:
+    more = {"REQUEST_METHOD": "POST", "CONTENT_LENGTH": str(len(form)), "wsgi.input": BytesIO(form)}
+    return Application.request_class(environ("multipart/form-data; boundary=x", **more))
+
+
+def field(head: bytes, value: bytes = b"v") -> bytes:
+    return b'--x\r\nContent-Disposition: form-data; name="a"%b\r\n\r\n%b\r\n' % (head, value)
+
+
+@pytest.mark.parametrize(
+    "head", [b"\r\n;" * 300, b";" * 900, b"; b=c" * 150, b"\r\nContent-Type: text/plain" + b"; b=c" * 150]
+)
+def test_the_heads_of_a_forms_fields_have_few_parameters(head: bytes) -> None:
+    asked = sent(field(b"") + field(head) + b"--x--\r\n")
+    with pytest.raises(MultiPartParserError):
+        asked.POST  # noqa: B018 - reading it parses the form
+    assert not asked.POST
+    assert sent(field(b"; x=y", b";\r\n" * 300) + b"--x--\r\n").POST["a"] == ";\r\n" * 300
+
+
+def test_a_form_in_parts_is_no_larger_than_another() -> None:
+    heads = field(b"\r\nX: " + b"y" * 900)
+    asked = sent(heads * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // len(heads) + 1))
+    with pytest.raises(MultiPartParserError):
+        asked.POST  # noqa: B018 - as above
