@@ -1,5 +1,9 @@
 """Django's WSGI application. Its requests are UTF-8, whatever encoding a client names."""
 
+import codecs
+import encodings
+import encodings.aliases
+import pkgutil
 from io import BytesIO
 from typing import Any
 
@@ -69,7 +73,19 @@ class Application(WSGIHandler):
     request_class = Utf8Request
 
 
+def keep_no_codec_names() -> None:
+    """Look for codecs only by the names that Python has. It keeps each other name for good, and a client may name one in each request."""
+    own = {*encodings.aliases.aliases, *(module.name for module in pkgutil.iter_modules(encodings.__path__))}
+
+    def search(name: str) -> codecs.CodecInfo | None:
+        return encodings.search_function(name) if name in own else None
+
+    codecs.unregister(encodings.search_function)
+    codecs.register(search)
+
+
 def make_application() -> Application:
     """Set Django up, and return the application."""
+    keep_no_codec_names()
     django.setup(set_prefix=False)
     return Application()

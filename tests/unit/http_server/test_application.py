@@ -1,5 +1,7 @@
 """Django's application behind the server: in which encoding its requests are read."""
 
+import codecs
+import tracemalloc
 from io import BytesIO
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.http.multipartparser import MultiPartParserError
 
-from scheduler.http_server.application import Application
+from scheduler.http_server.application import Application, keep_no_codec_names
 
 FORM = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nb-\xe2\x82\xac\r\n--x--\r\n'
 
@@ -65,3 +67,23 @@ def test_a_form_in_parts_is_no_larger_than_another() -> None:
     asked = sent(heads * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // len(heads) + 1))
     with pytest.raises(MultiPartParserError):
         asked.POST  # noqa: B018 - as above
+
+
+@pytest.mark.parametrize("parameter", ["charset={}", "charset*={}''utf-8"])
+def test_the_names_of_codecs_that_clients_make_up_are_not_kept(parameter: str) -> None:
+    keep_no_codec_names()
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            Application.request_class(environ(f"text/plain; {parameter.format(f'{len(parameter)}{number:07}' * 500)}"))
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "name", ["UTF-8", "utf 8", "ISO_8859-1:1987", "idna", "latin-1", "utf-8-sig", "unicode-escape"]
+)
+def test_pythons_own_codecs_are_found(name: str) -> None:
+    keep_no_codec_names()
+    assert codecs.lookup(name)
