@@ -6,6 +6,7 @@ Sign-ins are logged and recorded as AuditEvents. An account that has done someth
 import logging
 import re
 import time
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Any
 
@@ -83,6 +84,15 @@ def lock_out_address(request: HttpRequest) -> str:
     return counted_address(request).partition("/")[0]
 
 
+def is_from_provider(request: HttpRequest | None, credentials: dict[str, Any] | None) -> bool:
+    """Return whether somebody came back from the provider. No password is guessed there, and no account is named before it answers.
+
+    All of an address would be locked out together, by five of them without a role.
+    """
+    del request
+    return "nonce" in (credentials or {})
+
+
 def locked_out(request: HttpRequest, response: HttpResponse | None = None, credentials: Any = None) -> HttpResponse:
     """Return the page for people who are locked out: for how long, and who can unlock them earlier."""
     del response, credentials
@@ -117,7 +127,9 @@ def _signed_in(request: HttpRequest | None = None, user: Any = None, **_: Any) -
 
 def _failed(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
     name = str(credentials.get("username", ""))[:_MAX_NAME]
-    logger.warning("a sign-in failed", extra={"account": name, "address": _address(request)})
+    # Nothing limits how often anybody comes back from the provider: by its status the log limits such lines.
+    more = {"status_code": HTTPStatus.UNAUTHORIZED.value} if is_from_provider(request, credentials) else {}
+    logger.warning("a sign-in failed", extra={"account": name, "address": _address(request), **more})
     _record_unknown(AuditKind.LOG_IN_FAILED, name, request)
 
 

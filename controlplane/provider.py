@@ -181,7 +181,9 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
         except BusyError:
             raise  # the view says so: it is no fault of this person
         except _FAULTS as fault:
-            logger.warning("a sign-in at the provider failed", extra={"fault": str(fault)})
+            # Anybody can come back with any code; the log limits such lines by their status.
+            said = {"fault": str(fault), "status_code": HTTPStatus.UNAUTHORIZED.value}
+            logger.warning("a sign-in at the provider failed", extra=said)
             return None
 
     def get_token(self, payload: dict[str, Any]) -> dict[str, Any]:

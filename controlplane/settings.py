@@ -208,6 +208,7 @@ AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_CLIENT_IP_CALLABLE = "controlplane.accounts.lock_out_address"
 AXES_LOCKOUT_CALLABLE = "controlplane.accounts.locked_out"
+AXES_WHITELIST_CALLABLE = "controlplane.accounts.is_from_provider"
 # Attempts are logged; rows are kept for counting only.
 AXES_DISABLE_ACCESS_LOG = True
 AXES_ENABLE_ADMIN = False

@@ -353,6 +353,23 @@ def test_who_comes_back_while_too_many_wait_for_the_provider_is_told_so(
     assert ["is slow to answer" in str(each) for each in request._messages] == [True]  # type: ignore[attr-defined]
 
 
+def test_who_comes_back_from_the_provider_in_vain_locks_out_nobody_else_of_the_address(
+    asked: Asked, settings: Any, rf: RequestFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.AUTHENTICATION_BACKENDS = [*settings.AUTHENTICATION_BACKENDS, "controlplane.provider.Provider"]
+
+    def come() -> Any:
+        request = rf.get("/oidc/callback/?code=c&state=s")
+        request.session = {}  # type: ignore[assignment]
+        return authenticate(request, nonce="n", code_verifier="v")
+
+    asked.gives(sub="8")
+    assert [come() for _ in range(settings.AXES_FAILURE_LIMIT + 1)] == [None] * (settings.AXES_FAILURE_LIMIT + 1)
+    assert {getattr(line, "status_code", 0) for line in caplog.records if line.name == "berth.signin"} == {401}
+    asked.gives()
+    assert come().username == "sam"
+
+
 def sign_in(client: Client, name: str, password: str, **more: Any) -> Any:
     return client.post("/admin/login/", {"username": name, "password": password, "next": "/admin/"}, **more)
 
