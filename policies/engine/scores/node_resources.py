@@ -16,6 +16,7 @@ from policies.engine.scores.arithmetic import MAX_SCORE, divide
 MAX_WEIGHT = 100
 MAX_POINTS = 10
 _Floats = npt.NDArray[np.float64]
+_LEAST = float(-(2**63))
 
 
 class ResourceWeight(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -304,7 +305,8 @@ def _balance(there: Numbers, taken: Numbers) -> Numbers:
 
 
 def _scored(spread: _Floats) -> Numbers:
-    return np.asarray(((1 - spread) * float(MAX_SCORE)).astype(np.int64))
+    # What is less than 64 bits hold is their least number, as Go has it on amd64: requests that overflowed are below 0.
+    return np.maximum((1 - spread) * float(MAX_SCORE), _LEAST).astype(np.int64)
 
 
 def _deviation(fractions: _Floats, counts: Mask, total: _Floats, number: Numbers) -> _Floats:

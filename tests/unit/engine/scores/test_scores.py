@@ -138,6 +138,16 @@ class TestResources:
         # f = 1/2, 1/4, 0: deviation sqrt(1/24) = 0.204; s = 79; 50 + (50 + 79 - 100) / 2
         assert self.score("BalancedResourceAllocation", pod, node=node, resources=three) == 64
 
+    @pytest.mark.filterwarnings("error")
+    def test_a_balance_below_what_64_bits_hold_is_what_go_makes_of_it(self) -> None:
+        node = make_node("n1", cpu="4", memory="4Gi")
+        node["status"]["allocatable"]["example.com/gpu"] = "1"
+        asked = [{"example.com/gpu": "9223372036854775807"}, {"example.com/gpu": "7Ei"}]
+        pod = make_pod(containers=[{"name": f"c{n}", "resources": {"requests": each}} for n, each in enumerate(asked)])
+        two = [{"name": "cpu"}, {"name": "example.com/gpu"}]
+        # s = -2^63 with the Pod and 100 without it: the difference overflows too. kube-scheduler v1.36.3 gave this number.
+        assert self.score("BalancedResourceAllocation", pod, node=node, resources=two) == 4611686018427387929
+
     @pytest.mark.parametrize(
         ("name", "arguments"),
         [
