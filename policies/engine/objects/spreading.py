@@ -152,7 +152,7 @@ def _owner_selector(pod: Pod, objects: ClusterObjects, labels: dict[str, str]) -
         return selector_of(labels)
     name = (pod.namespace, owner.name)
     match owner.api_version, owner.kind:
-        case "v1", "ReplicationController":
+        case "v1" | "/v1", "ReplicationController":  # ParseGroupVersion reads both as version v1 of no group
             controller = objects.replication_controllers.get(name)
             return selector_of(labels | ((controller.spec.selector if controller else None) or {}))
         case "apps/v1", "ReplicaSet":

@@ -415,6 +415,15 @@ class TestEvenPodsSpread:
         # hostname: 3 x ln 5 + 2, zone: 3 x ln 4 + 4 on n1; 2 and 3 x ln 4 + 4 on n2; 2 and 4 on n3: 15, 10, 6
         assert found == ({"n1": 40, "n2": 73, "n3": 100} if counts else None)
 
+    @pytest.mark.parametrize(("version", "counts"), [("/v1", True), ("v1/", False), ("/apps/v1", False)])
+    def test_a_version_with_a_slash_in_front_is_one_of_no_group(self, version: str, counts: bool) -> None:
+        pod = self.owned("ReplicationController", version)
+        controllers = [{"metadata": {"name": "r", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}]
+        found = points(
+            "EvenPodsSpreadPriority", pod, snapshot_of(ZONED, there("n1"), replicationControllers=controllers)
+        )
+        assert (found is not None) == counts
+
     def test_an_owner_that_is_not_the_controller_does_not_count(self) -> None:
         sets = [{"metadata": {"name": "r", "namespace": "default"}, "spec": {"selector": SELECTOR}}]
         pod = self.owned("ReplicaSet", controller=False)
