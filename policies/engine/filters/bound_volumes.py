@@ -1,6 +1,6 @@
 """Filters that only a scheduler which binds Pods itself needs: for volumes and claims that would have to be bound first."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.table import Rows
 from policies.engine.rule import NODE, Cycle, Filter, Scope
 from policies.engine.selectors import NodeSelector
-from policies.engine.status import Code, Status, Verdicts
+from policies.engine.status import PASSED, Code, Status, Verdicts
 
 NOT_SEEN = Status(Code.UNRESOLVABLE, "Berth has not seen claims and volumes yet")
 NO_CLAIM = Status(Code.UNRESOLVABLE, "a PersistentVolumeClaim of the Pod was not found")
@@ -29,6 +29,9 @@ NO_VOLUME = Status(Code.UNRESOLVABLE, "a PersistentVolume of the Pod was not fou
 OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) didn't match PersistentVolume's node affinity")
 # As long as a claim is refused for itself, it has to change. Its volume's change helps nobody, and comes right before it.
 _OF_CLAIMS = (NO_CLAIM, CLAIM_GOES, CLAIM_LOST, NOT_OWNER, UNBOUND, WAITING)
+# What upstream says of a Pod only if none of its claims is refused for another reason: first it looks for all claims, then at
+# whether they are bound.
+_LATER = {UNBOUND: 1, WAITING: 2}
 DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
 
 
@@ -71,17 +74,17 @@ class CheckVolumeBinding(Filter):
         objects = cycle.snapshot.knowing(self.reads)
         if objects is None:
             return _refuse_all(rows, NOT_SEEN)
-        reached: Mask = np.ones(len(rows), dtype=np.bool_)
+        refusals, bound = [], []
         for name, is_ephemeral in claims:
             cycle.give_way()
             refusal = _refusal_of(objects, cycle.pod, name, is_ephemeral=is_ephemeral)
-            if refusal is WAITING and self._binds_late:
-                continue
-            if refusal is not None:
-                return _refuse_all(rows, refusal)
-            volume = objects.volumes[objects.claims[cycle.pod.namespace, name].spec.volume_name]
-            reached &= _reaching(cycle, rows, objects, volume)
-        return Verdicts.refusing(~reached, OUT_OF_REACH)
+            if refusal is None:
+                bound.append(objects.claims[cycle.pod.namespace, name].spec.volume_name)
+            elif refusal is not WAITING or not self._binds_late:
+                refusals.append(refusal)
+        if refusals:
+            return _refuse_all(rows, min(refusals, key=lambda refusal: _LATER.get(refusal, 0)))
+        return _find_volumes(cycle, rows, objects, bound)
 
 
 class CheckResourceClaims(Filter):
@@ -118,12 +121,25 @@ def _refusal_of(objects: ClusterObjects, pod: Pod, name: str, *, is_ephemeral: b
     if is_ephemeral and ((owner := claim.metadata.controller) is None or owner.uid != pod.uid):
         return NOT_OWNER
     if claim.is_bound:
-        return None if claim.spec.volume_name in objects.volumes else NO_VOLUME
+        return None
     if claim.spec.volume_name:  # set by hand: the volume controller binds it without waiting for a consumer
         return UNBOUND
     found = objects.storage_classes.get(claim.class_name)
     waits = found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
     return WAITING if waits else UNBOUND
+
+
+def _find_volumes(cycle: Cycle, rows: Rows, objects: ClusterObjects, names: Iterable[str]) -> Verdicts:
+    """Refuse the nodes that one of the volumes is out of reach of; the first one that is missing refuses all others."""
+    codes = np.full(len(rows), PASSED, dtype=np.int32)
+    for name in names:
+        cycle.give_way()
+        volume = objects.volumes.get(name)
+        if volume is None:
+            codes[codes == PASSED] = 1
+            break
+        codes[(codes == PASSED) & ~_reaching(cycle, rows, objects, volume)] = 0
+    return Verdicts(codes, [OUT_OF_REACH, NO_VOLUME])
 
 
 def _reaching(cycle: Cycle, rows: Rows, objects: ClusterObjects, volume: PersistentVolume) -> Mask:

@@ -73,6 +73,30 @@ def test_a_claim_that_nobody_has_bound_refuses_all_nodes(claims: list[JSON], vol
     assert refusals(USING, snapshot) == dict.fromkeys("ab", reason.reason)
 
 
+@pytest.mark.parametrize("names", [("bound", "soon"), ("late", "soon"), ("bound", "late", "soon")])
+def test_of_several_claims_the_reason_is_the_one_that_upstream_sees_first(names: tuple[str, ...]) -> None:
+    pod = make_pod(volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names])
+    claims = [
+        claim("bound", volumeName="v", annotations=BOUND),
+        *(claim(name, storageClassName=name) for name in ("late", "soon")),
+    ]
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[], storageClasses=CLASSES)
+    absent = make_pod(
+        volumes=[*pod["spec"]["volumes"], {"name": "a", "persistentVolumeClaim": {"claimName": "absent"}}]
+    )
+
+    assert refusals(pod, snapshot) == dict.fromkeys("ab", bound_volumes.UNBOUND.reason)
+    assert refusals(absent, snapshot) == dict.fromkeys("ab", bound_volumes.NO_CLAIM.reason)
+
+
+def test_a_node_that_does_not_reach_one_volume_says_so_before_another_that_is_missing() -> None:
+    pod = make_pod(volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in ("c", "d")])
+    claims = [claim("c", volumeName="v", annotations=BOUND), claim("d", volumeName="gone", annotations=BOUND)]
+    snapshot = snapshot_of(NODES, persistentVolumeClaims=claims, persistentVolumes=[volume("v", "a")])
+
+    assert refusals(pod, snapshot) == {"a": bound_volumes.NO_VOLUME.reason, "b": bound_volumes.OUT_OF_REACH.reason}
+
+
 def test_a_claim_that_has_lost_its_volume_refuses_all_nodes_though_another_has_that_name() -> None:
     lost = claim("c", annotations=BOUND, volumeName="v") | {"status": {"phase": "Lost"}}
     snapshot = snapshot_of(NODES, persistentVolumeClaims=[lost], persistentVolumes=[volume("v")])
