@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from policies.engine.filters.bound_volumes import WAITING
 from policies.engine.objects.claims import claim_names
 from policies.engine.objects.pod import Pod
 from policies.engine.quantity import parse
@@ -26,6 +27,15 @@ def is_deviation(case: Json, builtin: str) -> bool:
     if not builtin.startswith(_RESOURCE_RULES):
         return False
     return any(map(_grows_when_asked, (case["pod"], *case.get("pods", ())))) or _is_beyond(case)
+
+
+def is_refused_volume(code: str, reason: str) -> bool:
+    """Return whether Berth refuses a node for a volume where kube-scheduler needn't, or gives the Pod up.
+
+    Berth binds no claims that wait for their first consumer. Of a claim whose class is missing, and of an in-tree volume that no
+    CSI driver can have, kube-scheduler's plugin gives an error (volumebinding/binder.go): that ends the cycle for all nodes.
+    """
+    return reason == WAITING.reason or (code == "Error" and bool(reason))
 
 
 def may_preempt_otherwise(case: Json) -> bool:

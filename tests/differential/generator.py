@@ -28,6 +28,7 @@ THEMES = {
     "arguments": 0.15,
     "resizes": 0.04,
     "migration": 0.05,
+    "features": 0.1,
     "rarities": 0.1,
     "wide": 0.006,
     "crowd": 0.003,

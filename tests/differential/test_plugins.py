@@ -12,7 +12,7 @@ import pytest
 
 from policies.engine.errors import QuantityError
 from policies.engine.quantity import to_milli, to_value
-from tests.differential.comparison import FILTERS, compare, compare_many, report
+from tests.differential.comparison import PLUGINS, compare, compare_many, report
 from tests.differential.golden import VECTORS
 from tests.differential.making.quantities import generate_quantity
 from tests.differential.plugins import answer_all, build
@@ -46,7 +46,7 @@ def test_every_builtin_and_every_plugin_agree_on_every_node(program: Path) -> No
 def test_the_cases_are_mixed(program: Path) -> None:
     verdicts = compare_many(program, SEED, range(3000)).verdicts
 
-    for plugin in FILTERS.values():
+    for plugin in PLUGINS.values():
         passed = verdicts[plugin, "Success"]
         refused = verdicts[plugin, "Unschedulable"] + verdicts[plugin, "UnschedulableAndUnresolvable"]
         assert passed > 100, plugin

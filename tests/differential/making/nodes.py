@@ -4,8 +4,10 @@ from tests.differential.making.maker import Maker
 from tests.differential.making.words import (
     BETA_REGION,
     BETA_ZONE,
+    DRIVERS_ZONES,
     EFFECTS,
     EXTENDED,
+    FEATURES,
     HOSTNAME,
     HUGE,
     IMAGES,
@@ -52,9 +54,18 @@ class Nodes(Maker):
             node["spec"]["taints"] = list({(taint["key"], taint["effect"]): taint for taint in taints}.values())
             if self.chance(0.15):
                 node["spec"]["unschedulable"] = True
+        self.tell_of_itself(node, zone)
         if "images" in self.themes:
             node["status"]["images"] = self.images(IMAGES, 6) + (self.images(ODD_IMAGES, 8) if self.chance(0.1) else [])
         return node
+
+    def tell_of_itself(self, node: Json, zone: str) -> None:
+        """Let the kubelet declare its features, and CSI drivers label the node with their names for its zone."""
+        if "features" in self.themes and self.chance(0.8):
+            others = ["NotKnownToAnybody", "ExtendWebSocketsToKubelet"]
+            node["status"]["declaredFeatures"] = sorted(self.some(FEATURES, 2) + self.some(others, 1))
+        if "migration" in self.themes and node["metadata"]["labels"] and self.chance(0.5):
+            node["metadata"]["labels"][self.random.choice(DRIVERS_ZONES)] = zone
 
     def images(self, sizes: dict[str, int], most: int) -> list[Json]:
         return [{"names": [image], "sizeBytes": sizes[image]} for image in self.some(list(sizes), most)]

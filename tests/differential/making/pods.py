@@ -71,6 +71,7 @@ class Pods(Affinities, Volumes):
             spec["affinity"] = affinity
         if "spread" in self.themes:
             spec["topologySpreadConstraints"] = self.constraints()
+        self.need_features(spec)
         if "default spread" in self.themes and self.chance(0.6):
             pod["metadata"]["ownerReferences"] = [self.owner() for _ in range(random.choice([1] * 9 + [0, 2, 3]))]
         if self.chance(0.02):
@@ -78,6 +79,20 @@ class Pods(Affinities, Volumes):
         if self.chance(0.02):
             pod["status"]["nominatedNodeName"] = random.choice([*self.names, "gone"])
         return pod
+
+    def need_features(self, spec: Json) -> None:
+        """Ask for what only some kubelets can do."""
+        if "features" not in self.themes:
+            return
+        if self.chance(0.6):
+            spec["hostNetwork"] = self.chance(0.7)
+        if self.chance(0.7):
+            spec["hostUsers"] = self.chance(0.3)
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            if self.chance(0.3):
+                rule = {"action": self.random.choice(["Restart", "RestartAllContainers"])}
+                rule["exitCodes"] = {"operator": "In", "values": [42]}
+                container["restartPolicyRules"] = [rule]
 
     def existing(self) -> Json:
         random = self.random

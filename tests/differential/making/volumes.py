@@ -4,7 +4,10 @@ from tests.differential.making.maker import Maker
 from tests.differential.making.words import (
     BETA_REGION,
     BETA_ZONE,
+    BIND_COMPLETED,
     CLASS_ANNOTATION,
+    DRIVERS_ZONES,
+    HOSTNAME,
     MIGRATED,
     REGION,
     ZONE,
@@ -91,6 +94,7 @@ class Volumes(Maker):
                 if name != "pending":
                     numbers = range(1, 7) if self.chance(0.99) else [9]
                     claim["spec"]["volumeName"] = f"pv{random.choice(list(numbers))}"
+                self.bind(claim)
                 claims.append(claim)
         claims += [self.ephemeral_claim(*where) for where in self.ephemerals if self.chance(0.85)]
         return {
@@ -110,6 +114,16 @@ class Volumes(Maker):
             "volumeAttachments": [self.attachment(number) for number in range(random.randint(0, 3))],
         }
 
+    def bind(self, claim: Json) -> None:
+        """Let the binding of a claim be complete, as nearly all are, or somewhere on the way."""
+        metadata = claim["metadata"]
+        if "volumeName" in claim["spec"] and self.chance(0.97):
+            metadata["annotations"] = {**metadata.get("annotations", {}), BIND_COMPLETED: "yes"}
+        if self.chance(0.01):
+            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        if self.chance(0.02):
+            claim["status"] = {"phase": self.random.choice(["Lost", "Bound", "Pending"])}
+
     def ephemeral_claim(self, namespace: str, pod_number: int, volume: str) -> Json:
         owner = {
             "apiVersion": "v1",
@@ -124,7 +138,9 @@ class Volumes(Maker):
         spec: Json = {"storageClassName": "late"}
         if self.chance(0.6):
             spec["volumeName"] = f"pv{self.random.randint(1, 6)}"
-        return {"metadata": metadata, "spec": spec}
+        claim: Json = {"metadata": metadata, "spec": spec}
+        self.bind(claim)
+        return claim
 
     def persistent_volume(self, name: str) -> Json:
         random = self.random
@@ -155,7 +171,33 @@ class Volumes(Maker):
             source: Json = {"csi": {"driver": driver, "volumeHandle": random.choice(["h1", "h2", "h3", name, name])}}
         else:
             source = self.disk() if "migration" in self.themes else {"hostPath": {"path": "/data"}}
+        if self.chance(0.3):
+            source["nodeAffinity"] = self.reach()
         return {"metadata": {"name": name, "labels": labels}, "spec": source}
+
+    def reach(self) -> Json:
+        """Make the affinity of a volume: a local one, one of a zone, or one that is rarely seen."""
+        random = self.random
+        if self.chance(0.1):
+            return {} if self.chance(0.3) else {"required": {"nodeSelectorTerms": []}}
+        terms = []
+        for _ in range(random.choice([1, 1, 1, 2])):
+            key, names = random.choice([
+                (HOSTNAME, self.names), (ZONE, ["z1", "z2", "z3"]), (ZONE, ["z1", "z2"]), (BETA_ZONE, ["z1"]), (REGION, ["r1"]),
+                (random.choice(DRIVERS_ZONES), ["z1", "z2"]),
+            ])  # fmt: skip
+            operator = random.choice(["In", "In", "In", "NotIn", "Exists"])
+            asked = {"key": key, "operator": operator}
+            if operator != "Exists":
+                asked["values"] = self.some(names, 3, 1)
+            term: Json = {"matchExpressions": [asked]}
+            if self.chance(0.1):
+                term["matchExpressions"].append({"key": REGION, "operator": "In", "values": ["r1"]})
+            if self.chance(0.05):
+                field = {"key": "metadata.name", "operator": "In", "values": [random.choice(self.names)]}
+                term = {**term, "matchFields": [field]} if self.chance(0.5) else {"matchFields": [field]}
+            terms.append(term)
+        return {"required": {"nodeSelectorTerms": terms}}
 
     def csi_node(self, name: str) -> Json:
         drivers = []

@@ -10,6 +10,10 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 TOPOLOGY_KEYS = [ZONE, ZONE, HOSTNAME, HOSTNAME, REGION, "rack", "absent"]
 MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+# By which CSI drivers tell zones, where one is in the place of an in-tree plugin.
+DRIVERS_ZONES = ["topology.ebs.csi.aws.com/zone", "topology.gke.io/zone"]
+FEATURES = ["RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"]
 
 # Requirements that Kubernetes can't parse.
 MALFORMED: list[Json] = [
@@ -113,11 +117,17 @@ NAMESPACES = [
 ]
 
 OWNERS = [("ReplicaSet", "apps/v1"), ("StatefulSet", "apps/v1"), ("ReplicationController", "v1"), ("Job", "batch/v1")]
-# Of versions that are gone, in other groups, and of kinds without a selector.
+# Of versions that are gone, in other groups, of kinds without a selector, and with slashes where nobody writes them.
 FORMER_OWNERS = [
     *(("ReplicaSet", "extensions/v1beta1"), ("ReplicaSet", "apps/v1beta2"), ("StatefulSet", "apps/v1beta1")),
     *(("ReplicaSet", "v1"), ("ReplicationController", "apps/v1"), ("ReplicaSet", "apps/v1/x"), ("ReplicaSet", "")),
     *(("DaemonSet", "apps/v1"), ("Node", "v1")),
+    *(
+        ("ReplicationController", "/v1"),
+        ("ReplicationController", "v1/"),
+        ("ReplicaSet", "/apps/v1"),
+        ("StatefulSet", "apps/"),
+    ),
 ]
 
 POD_LABELS = {"app": ["web", "db", "cache"], "tier": ["front", "back"], "version": ["v1", "v2"]}

@@ -20,7 +20,7 @@ from tests.differential.generator import Case
 from tests.differential.making.words import Json
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SEED = 13
+SEED = 16
 EVENTS = (NODE, NODE_GONE, NAMESPACE, POD_CAME, POD_GONE, POD_LEAVES)
 CONDITIONS = ("Ready", "NetworkUnavailable", "MemoryPressure", "DiskPressure", "PIDPressure")
 # Kind -> its member in a case.

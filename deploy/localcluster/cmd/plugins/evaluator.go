@@ -51,6 +51,8 @@ var probes = []probe{
 	{key: names.VolumeRestrictions, plugin: names.VolumeRestrictions, filters: true},
 	{key: names.NodeVolumeLimits, plugin: names.NodeVolumeLimits, filters: true},
 	{key: names.VolumeZone, plugin: names.VolumeZone, filters: true},
+	{key: names.VolumeBinding, plugin: names.VolumeBinding, arguments: "{}", filters: true},
+	{key: names.NodeDeclaredFeatures, plugin: names.NodeDeclaredFeatures, filters: true},
 	{key: names.PodTopologySpread, plugin: names.PodTopologySpread, arguments: "{}", filters: true, scores: true},
 	{key: names.InterPodAffinity, plugin: names.InterPodAffinity, arguments: "{}", filters: true, scores: true},
 	{key: names.ImageLocality, plugin: names.ImageLocality, scores: true},

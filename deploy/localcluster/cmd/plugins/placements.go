@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	pluginnames "k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -156,11 +157,12 @@ func (e *evaluator) findings(read *state) (*findings, error) {
 
 func nameOf(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// allFilters are all filter plugins, with upstream's defaults.
+// allFilters are all filter plugins but for the one of claims, with upstream's
+// defaults: a claim that is deleted later says nothing about where its Pod went.
 func (e *evaluator) allFilters() (map[string]fwk.FilterPlugin, error) {
 	filters := map[string]fwk.FilterPlugin{}
 	for _, asked := range probes {
-		if !asked.filters {
+		if !asked.filters || asked.plugin == pluginnames.VolumeBinding {
 			continue
 		}
 		made, err := e.plugin(asked, asked.arguments)
