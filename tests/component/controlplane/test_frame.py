@@ -29,6 +29,8 @@ from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import get, opened, publish, publish_all, text_of
 from tests.conftest import HTTPSClient
+from tests.lived_in import lived_in, pages_of
+from tests.security.people import knocking
 
 pytestmark = pytest.mark.django_db
 FONTS = settings.BASE_DIR / "controlplane" / "static" / "berth" / "fonts"
@@ -43,6 +45,21 @@ def test_labels_of_lists_on_phones_have_one_capital_as_their_columns_have() -> N
             # The head of a table is in capitals by its template, what stands beside a cell isn't.
             if " " in label and label[0].islower():
                 assert f'.field-{name}::before {{ content: "{label.capitalize()}"; }}' in css, (model, name)
+
+
+def test_what_a_field_names_as_its_description_is_on_the_page() -> None:
+    """A screen reader reads the help of a field by that ID; axe doesn't miss what isn't there."""
+    lived_in()
+    client = knocking("superuser")
+    missing, described = {}, 0
+    for page in pages_of(client).values():
+        text = client.get(page.url).content.decode()
+        ids = set(re.findall(r'\sid="([^"]+)"', text))
+        named = {each for value in re.findall(r'aria-describedby="([^"]*)"', text) for each in value.split()}
+        described += len(named)
+        missing |= {page.url: named - ids} if named - ids else {}
+    assert missing == {}
+    assert described > 100
 
 
 @pytest.mark.parametrize("app", ["policies", "scheduler", "auth"])
