@@ -154,7 +154,7 @@ def left_with_none(question: Question) -> Result:
     others = [each for each in _forecast(question).waiting if not each.is_left_with_none]
     passed = "every Pod that waits keeps a node"
     if others:
-        passed += f"; for {len(others):,} of them other nodes would do"
+        passed += f"; {counted(len(others), 'Pod')} could use other nodes than now"
     result = _result("left-with-none", lines, passed, _NONE, none)
     if not none:
         result = msgspec.structs.replace(result, lines=_cut([_other_nodes(each) for each in others]))

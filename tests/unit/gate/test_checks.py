@@ -140,7 +140,7 @@ def test_pods_are_told_by_the_assignments_that_take_them() -> None:
 def test_where_none_is_left_without_other_nodes_are_no_more_than_a_note() -> None:
     found = look("left-with-none", question(forecast=Forecast(1, 1, [Waiting("shop/b", 2, 1, 0)], [], [])))
     assert found.verdict == PASSED
-    assert found.says == "every Pod that waits keeps a node; for 1 of them other nodes would do"
+    assert found.says == "every Pod that waits keeps a node; 1 Pod could use other nodes than now"
     assert found.lines == ["shop/b waits: 2 nodes would do now, 1 more and 0 less then"]
 
 
