@@ -13,6 +13,11 @@ def counted(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
+def percentage(share: float, *, decimals: int = 1) -> str:
+    """Return a share of one in per cent, as all pages and messages write it: 37.5 %."""
+    return f"{100 * share:.{decimals}f} %"
+
+
 def passed(feasible: int, nodes: int) -> str:
     """Return how many of a request's nodes passed: 7 of 10 nodes."""
     return f"{feasible:,} of {nodes:,} nodes" if nodes else "no node to ask about"

@@ -13,6 +13,7 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import change_url, person
 from policies.admin.fields import YAMLField
+from policies.wording import percentage
 from scheduler.admin.links import node_url
 from scheduler.backtest.runs import may_run
 from scheduler.cluster.client import connect
@@ -137,7 +138,7 @@ def _shown(found: Scenario) -> dict[str, Any]:
             (
                 what,
                 title,
-                [f"{each:.1%}" for spread in (before, after) for each in (spread.min, spread.max, spread.deviation)],
+                [percentage(each) for spread in (before, after) for each in (spread.min, spread.max, spread.deviation)],
             )
             for what, title, before, after in balance
         ],

@@ -22,6 +22,7 @@ from policies.admin.base import change_url, decisions_url, number_in
 from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
 from policies.parameters import read_parameters
+from policies.wording import percentage
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.other_sides import OtherSide, other_sides, shadows_beside
 from scheduler.decisions.reading import answered_of, recorded
@@ -151,7 +152,7 @@ def _cell(found: dict[str, Any], number: int, how: str, compared: int, column: s
         return Cell(column, number)
     asked = {name: found[name] for name in ("assignment", "rule_set", "rule_set_version", "verb")}
     asked |= {"from": since} if since else {}
-    share = f"{number / compared:.1%}"
+    share = percentage(number / compared)
     return Cell(column, number, share, decisions_url(**asked, mode="shadow", divergence=how))
 
 

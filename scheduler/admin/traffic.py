@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from policies.wording import ago, duration
+from policies.wording import ago, duration, percentage
 from scheduler.decisions.traffic import BINS, Traffic, VerbTraffic, traffic_now
 from scheduler.models import Caller
 
@@ -22,7 +22,7 @@ def says_of_traffic(now: datetime) -> dict[str, Any]:
         "traffic": found,
         "span": _span(found, now),
         "rows": [_row(each) for each in found.verbs],
-        "share": f"{100 * found.refused / found.decisions:.1f}" if found.decisions else "",
+        "share": percentage(found.refused / found.decisions) if found.decisions else "",
     }
 
 

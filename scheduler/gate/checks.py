@@ -20,7 +20,7 @@ from policies.engine.pauses import ASSIGNMENT, EVERYTHING, RULE_SET, Target, in_
 from policies.engine.ruleset import Assignment, Pause, Revision, RuleSet
 from policies.publishing import Edit, Result, checked_rule_sets, misfits
 from policies.publishing.gates import FOUND, PASSED, UNKNOWN
-from policies.wording import counted
+from policies.wording import counted, percentage
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result as Backtested
 from scheduler.gate.forecast import Forecast, Handed, Shadowed, Waiting
@@ -123,7 +123,9 @@ def cost(question: Question) -> Result:
     for each in question.rule_sets:
         share = _milliseconds(each) / MAX_RULE_SET_MILLISECONDS
         if share > _COSTLY_SHARE:
-            found.append(f"rule set {each.name} takes about {share:.0%} of what the expressions of one may take")
+            found.append(
+                f"rule set {each.name} takes about {percentage(share, decimals=0)} of what the expressions of one may take"
+            )
     return _result("cost", found, "no rule set is costly", ("a rule set is costly", "rule sets are costly"))
 
 

@@ -10,6 +10,7 @@ from django.core.management.base import CommandError
 from policies.management.command import BerthCommand
 from policies.management.files import documents_of, only_document
 from policies.manifests import to_json
+from policies.wording import percentage
 from scheduler.cluster.client import connect
 from scheduler.scenario import (
     NOT_MODELLED,
@@ -82,8 +83,9 @@ def _lines(found: Scenario) -> list[str]:
         for side, placed in zip(("live", f"Change {found.change}"), sides, strict=False):
             before, after = getattr(placed.before, what), getattr(placed.after, what)
             lines.append(
-                f"{what} requested, {side}: {before.min:.1%} to {before.max:.1%} before, {after.min:.1%} to {after.max:.1%} "
-                f"after; standard deviation {before.deviation:.1%}, then {after.deviation:.1%}"
+                f"{what} requested, {side}: {percentage(before.min)} to {percentage(before.max)} before, "
+                f"{percentage(after.min)} to {percentage(after.max)} after; "
+                f"standard deviation {percentage(before.deviation)}, then {percentage(after.deviation)}"
             )
     width = max((len(name) for side in sides for name in side.nodes), default=4)
     lines.append(f"{'node':<{width}}  {'live':>6}{f'  Change {found.change}' if found.drafted else ''}")

@@ -26,7 +26,7 @@ def test_a_scenario_stands_side_by_side(operator: Client, monkeypatch: pytest.Mo
     text = text_of(shown)
     assert "Result for 6 Pods" in text
     assert f"By Change {change} (rule set web), 4 of 6 fit, on 2 nodes" in text
-    assert "cpu live 0.0% 0.0% 0.0% 50.0% 100.0%" in text
+    assert "cpu live 0.0 % 0.0 % 0.0 % 50.0 % 100.0 %" in text
     assert "Name a Deployment in the cluster, or paste a manifest." in text_of(
         operator.post("/admin/scheduler/scenario/", {"pods": 6})
     )

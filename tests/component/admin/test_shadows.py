@@ -38,7 +38,7 @@ def count(**numbers: int) -> None:
 def test_the_page_counts_each_way_to_diverge_with_its_share_and_examples(auditor: Client) -> None:
     count(agreed=17, refused_the_node=2, another_node=1, dropped=4)
     shown = text_of(auditor.get(PAGE))
-    assert "try team v2 filter 3 17 85.0% 2 10.0% 0 1 5.0% 0 0 4 0" in shown
+    assert "try team v2 filter 3 17 85.0 % 2 10.0 % 0 1 5.0 % 0 0 4 0" in shown
     examples = auditor.get(PAGE).content.decode()
     assert "mode=shadow&amp;divergence=refused+the+node" in examples
 
@@ -112,8 +112,8 @@ def test_versions_of_a_rule_set_and_verbs_have_rows_of_their_own(auditor: Client
     add({(subject(revision=3), Divergence.AGREED): 1, (subject(revision=9), Divergence.AGREED): 2})
     add({(subject(verb="prioritize"), Divergence.AGREED): 5})
     shown = text_of(auditor.get(PAGE))
-    assert "try team v2 filter 3 to 9 3 100.0%" in shown
-    assert "try team v2 prioritize 3 5 100.0%" in shown
+    assert "try team v2 filter 3 to 9 3 100.0 %" in shown
+    assert "try team v2 prioritize 3 5 100.0 %" in shown
 
 
 def test_the_page_narrows_to_an_assignment_or_a_rule_set(auditor: Client) -> None:
@@ -204,7 +204,7 @@ class TestOtherPages:
         row = Assignment.objects.get(name="try")
         shown = text_of(auditor.get(change_url("assignment", row.pk)))
         assert "Its results in shadow mode" in shown
-        assert "8 100.0%" in shown
+        assert "8 100.0 %" in shown
 
     def test_one_that_was_never_in_shadow_shows_none(self, auditor: Client) -> None:
         rule_set = RuleSet.objects.create(name="r")

@@ -33,7 +33,8 @@ def test_the_command_says_it_for_people_and_for_programs(tmp_path: Path, monkeyp
     call_command("scenario", str(file), "--pods", "6", "--change", str(change), stdout=out)
     lines = out.getvalue().splitlines()
     assert (
-        "cpu requested, live: 0.0% to 0.0% before, 50.0% to 100.0% after; standard deviation 0.0%, then 25.0%" in lines
+        "cpu requested, live: 0.0 % to 0.0 % before, 50.0 % to 100.0 % after; standard deviation 0.0 %, then 25.0 %"
+        in lines
     )
     assert [line.split() for line in lines if line.startswith("n1")] == [["n1", "2", "0"]]
 
