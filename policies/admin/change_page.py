@@ -182,7 +182,7 @@ def _review(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> 
         "needs": [(need, sorted(standing.counting & need.members)) for need in standing.needs],
         "outside": [(name, need) for need in standing.needs for name in sorted(standing.counting - need.members)],
         "waiting": publishing.waiting_for(row),
-        "askable": publishing.askable(row) if may_ask else [],
+        "askable": publishing.askable(row, asking=person(request).get_username()) if may_ask else [],
         "may_ask": may_ask,
     }
 

@@ -474,7 +474,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
             raise PublishingError([f"There is no account {whom}."])
         groups = set(user.groups.values_list("name", flat=True))
         standing = standing_of(row)
-        if said := lifecycle.refusal_to_be_asked(actor_of(user), groups, standing):
+        if said := lifecycle.refusal_to_be_asked(actor_of(user), groups, standing, asking=name_of(by)):
             raise PublishingError([said])
         if whom in standing.approved_by:
             raise PublishingError([f"{whom} has approved its current result."])

@@ -262,14 +262,14 @@ def may_be_done_now(act: str, standing: Standing) -> bool:
     )
 
 
-def refusal_to_be_asked(whom: Actor, groups: AbstractSet[str], standing: Standing) -> str:
-    """Return why somebody can't be asked for a review: their approval wouldn't count. Empty where they can."""
+def refusal_to_be_asked(whom: Actor, groups: AbstractSet[str], standing: Standing, *, asking: str) -> str:
+    """Return why somebody can't be asked for a review by `asking`: their approval wouldn't count, or they ask themselves; else empty."""
     if not whom.may_approve:
         return f"{whom.name} may not approve Changes; ask an Approver."
     if said := _lack_of_distance(whom, standing):
         return said
     if standing.needed or not standing.needs or any(need.group in groups for need in standing.needs):
-        return ""
+        return f"{asking} need not be asked: approve it, or ask somebody else." if whom.name == asking else ""
     named = ", ".join(sorted({need.group for need in standing.needs}))
     return f"{whom.name}'s approval doesn't count here; ask somebody in {named}."
 

@@ -482,8 +482,8 @@ def unapproved_changes() -> list[int]:
     return [change.pk for change in urgent if standing_of(change).waits_for_approval_afterwards]
 
 
-def askable(change: Change) -> list[str]:
-    """Return the people who can be asked to review a Change, by name."""
+def askable(change: Change, *, asking: str) -> list[str]:
+    """Return the people whom `asking` can ask to review a Change, by name."""
     standing = standing_of(change)
     waiting = {each.name for each in waiting_for(change)}
     able = _able_to_approve().prefetch_related("groups")
@@ -492,7 +492,10 @@ def askable(change: Change) -> list[str]:
         for user in able.order_by("username")
         if user.username not in waiting | standing.approved_by
         and not lifecycle.refusal_to_be_asked(
-            Actor(user.username, may_approve=True), {group.name for group in user.groups.all()}, standing
+            Actor(user.username, may_approve=True),
+            {group.name for group in user.groups.all()},
+            standing,
+            asking=asking,
         )
     ]
 

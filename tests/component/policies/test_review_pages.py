@@ -56,6 +56,9 @@ def test_who_is_asked_finds_it_on_home_and_in_the_list() -> None:
     change = in_review()
     assert "Waiting for anybody who may approve it" in text_of(get(operator, page_of(change)))
     assert b"<option>alice" not in get(operator, page_of(change)).content
+    assert b"<option>dave" in get(carol, page_of(change)).content
+    assert b"<option>carol" not in get(carol, page_of(change)).content, "nobody asks themselves"
+    assert "carol need not be asked" in press(carol, change, act="ask", whom="carol")
     assert "carol was asked for a review." in press(operator, change, act="ask", whom="carol")
     assert "Waiting for carol since" in text_of(get(operator, page_of(change)))
     assert "alice asked for a review of carol" in text_of(get(operator, page_of(change)))

@@ -170,14 +170,21 @@ def test_an_author_in_the_group_does_not_count() -> None:
 def test_only_who_may_approve_it_can_be_asked() -> None:
     facts = standing("in_review", needed=0, needs=(of_group(),))
     asked = [("operator", set()), ("approver", set()), ("approver", {"Payments"})]
-    said = [refusal_to_be_asked(ROLES[name], groups, facts) for name, groups in asked]
+    said = [refusal_to_be_asked(ROLES[name], groups, facts, asking="operator") for name, groups in asked]
     assert said == [
         "operator may not approve Changes; ask an Approver.",
         "approver's approval doesn't count here; ask somebody in Payments.",
         "",
     ]
     edited = standing("in_review", authors=frozenset({"approver"}))
-    assert "edited it" in refusal_to_be_asked(ROLES["approver"], frozenset(), edited)
+    assert "edited it" in refusal_to_be_asked(ROLES["approver"], frozenset(), edited, asking="operator")
+
+
+def test_nobody_asks_themselves_for_a_review() -> None:
+    facts = standing("in_review")
+    said = refusal_to_be_asked(ROLES["approver"], frozenset(), facts, asking="approver")
+    assert said == "approver need not be asked: approve it, or ask somebody else."
+    assert not refusal_to_be_asked(ROLES["approver"], frozenset(), facts, asking="operator")
 
 
 def test_an_emergency_is_marked_even_where_no_approval_is_needed_by_now() -> None:
