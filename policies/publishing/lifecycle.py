@@ -44,6 +44,8 @@ _SCOPES: Final = {
 }
 # Acts that are also possible on a Change that was published in an emergency and waits for approval.
 _AFTERWARDS: Final = frozenset({"approve", "ask"})
+# The way from a draft to its approvals, for who may edit it.
+_SEND: Final = "send it to review"
 
 _WORDS: Final = {
     DRAFT: "a draft",
@@ -150,9 +152,13 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def missing(self) -> list[str]:
         """The missing approvals, one sentence each."""
+        return self.missing_with(_SEND)
+
+    def missing_with(self, way: str) -> list[str]:
+        """Return the missing approvals, one sentence each; that of a draft ends with the way to them."""
         said = []
         if (more := self.needed - self.approvals) > 0:
-            how = ": send it to review" if self.state == DRAFT else ""
+            how = f": {way}" if self.state == DRAFT else ""
             said.append(f"It needs {counted(more, 'more approval')} from people who didn't edit it{how}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [
@@ -342,8 +348,16 @@ def _check_expiry(_: Actor, standing: Standing) -> str:
     )
 
 
+def _way_to_review(actor: Actor) -> str:
+    if actor.may_edit:
+        return _SEND
+    if actor.may_break_glass:
+        return "an Operator can send it to review; in an emergency publish it without approval"
+    return "an Operator has to send it to review"
+
+
 def _check_publishing(actor: Actor, standing: Standing) -> str:
-    return _check_urgent(actor, standing) or " ".join(standing.missing) or standing.gate
+    return _check_urgent(actor, standing) or " ".join(standing.missing_with(_way_to_review(actor))) or standing.gate
 
 
 _CHECKS: Final = {

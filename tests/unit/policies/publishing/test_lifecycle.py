@@ -187,6 +187,19 @@ def test_nobody_asks_themselves_for_a_review() -> None:
     assert not refusal_to_be_asked(ROLES["approver"], frozenset(), facts, asking="operator")
 
 
+@pytest.mark.parametrize(
+    ("role", "way"),
+    [
+        ("operator", "send it to review"),
+        ("approver", "an Operator has to send it to review"),
+        ("emergency", "an Operator can send it to review; in an emergency publish it without approval"),
+    ],
+)
+def test_a_draft_tells_each_role_a_way_to_publish_it_that_the_role_has(role: str, way: str) -> None:
+    said = refusal("publish", ROLES[role], standing("draft"))
+    assert said == f"It needs 1 more approval from people who didn't edit it: {way}."
+
+
 def test_an_emergency_is_marked_even_where_no_approval_is_needed_by_now() -> None:
     facts = standing("published", urgent_by="emergency", needed=0)
     assert facts.waits_for_approval_afterwards
