@@ -119,6 +119,13 @@ def test_a_title_without_a_space_wraps(phone: Page, lived_in_admin: Admin) -> No
             assert phone.evaluate(_WIDER) == [], (path, width)
 
 
+def test_what_a_revision_changed_wraps_in_the_list(phone: Page) -> None:
+    phone.goto("/admin/policies/revision/")
+    cell = phone.locator("#result_list .field-in_a_line").first
+    cell.evaluate("each => { each.textContent = `rule set ${'b'.repeat(63)} version 1 added`; }")
+    assert cell.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
 def test_names_of_any_length_and_answers_about_many_nodes_are_within_the_screen(
     phone: Page, lived_in_admin: Admin
 ) -> None:
