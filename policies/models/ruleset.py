@@ -1,5 +1,7 @@
 """Rule sets, their versions and their rules."""
 
+from collections.abc import Collection
+
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -141,3 +143,6 @@ class Rule(models.Model):
 
     def __str__(self) -> str:
         return self.name or self.builtin or "unnamed rule"
+
+    def validate_constraints(self, exclude: Collection[str] | None = None) -> None:
+        """Check none: the engine checks the rows of a form, which are never saved. Each constraint of each row is a query."""
