@@ -1,12 +1,18 @@
-"""What docker-compose.yml gives to whom. Nothing is started: a daemon isn't everywhere."""
+"""What docker-compose.yml gives to whom. None of its services is started: a daemon isn't everywhere."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
+
+from controlplane.up import free_port
+from tests.postgres import binaries, running
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -86,6 +92,23 @@ def test_nothing_listens_for_other_machines(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", []))
     addresses = [text for key, text in SERVICES[name].get("environment", {}).items() if key.endswith("_BIND")]
     assert all(address.startswith("127.0.0.1:") for address in addresses)
+
+
+def test_postgresql_isnt_ready_while_its_image_fills_an_empty_volume(tmp_path: Path) -> None:
+    """Until its scripts have run, the server there listens on its socket alone, where pg_isready looks unless it is told otherwise."""
+    manifest = ROOT / "deploy" / "kubernetes" / "overlays" / "small" / "postgres.yaml"
+    (container,) = next(yaml.safe_load_all(manifest.read_text()))["spec"]["template"]["spec"]["containers"]
+    port = free_port()
+    environment = os.environ | {
+        "PATH": f"{binaries()}:{os.environ['PATH']}",
+        "PGHOST": str(tmp_path),
+        "PGPORT": str(port),
+    }
+    with running() as server:
+        (tmp_path / f".s.PGSQL.{port}").symlink_to(Path(str(conninfo_to_dict(server)["host"])) / ".s.PGSQL.5432")
+        assert subprocess.run(["pg_isready"], env=environment, check=False).returncode == 0
+        for asked in (SERVICES["postgres"]["healthcheck"]["test"][1:], container["readinessProbe"]["exec"]["command"]):
+            assert subprocess.run(asked, env=environment, check=False).returncode != 0, asked
 
 
 def test_uv_comes_by_the_hashes_of_the_lock() -> None:
