@@ -96,6 +96,16 @@ def may_anybody(stack: Stack, what: str) -> bool:
     return bool(row and row[0])
 
 
+def is_readable(stack: Stack, database: str) -> bool:
+    """Whether a command can read the acts in a database, by its name in the how-to."""
+    name = database.replace("berth", urlsplit(stack.database_url).path[1:])
+    environment = stack.environment | {"BERTH_DATABASE_URL": named(stack.database_url, name)}
+    command = [sys.executable, "manage.py", "events", "--since", "2026-01-01"]
+    done = subprocess.run(command, cwd=BASE_DIR, env=environment, capture_output=True, text=True, check=False)
+    print(done.stdout[:500], done.stderr)
+    return done.returncode == 0 and "published" in done.stdout
+
+
 def chain(stack: Stack) -> list[int]:
     """The numbers of the Revisions."""
     return [number for (number,) in stack.sql("SELECT number FROM policies_revision ORDER BY number")]
@@ -135,6 +145,7 @@ def test_a_restored_database_verifies_and_goes_on_under_running_extenders(stack:
             what="a Decision of it is stored",
         )
         exchange(stack, exchange_them)
+        assert is_readable(stack, "berth_before"), "what was revoked since the backup is looked up there"
         checkpoints.rename(tmp_path / "checkpoints-of-what-was-lost")
         eventually(lambda: stack.metric("berth_revision") == lost - 1, what="the restored Revision is served")
         first = len(creator.names)
