@@ -104,6 +104,24 @@ def test_with_the_component_for_ipv6_every_listener_takes_it(cluster: Cluster, o
     assert command == [word.replace("0.0.0.0", "[::]") for word in before["command"]], "nothing else is changed"
 
 
+def test_a_pod_behind_an_address_takes_calls_until_proxies_know_that_it_ends() -> None:
+    """A process that is told to end closes its listener at once; Services name it for a moment longer."""
+    documents = [each for path in (MANIFESTS / "base").glob("*.yaml") for each in yaml.safe_load_all(path.read_text())]
+    # Nothing calls the Services without an address.
+    called = [each for each in documents if each["kind"] == "Service" and each["spec"].get("clusterIP") != "None"]
+    behind: set[str] = set()
+    for service in called:
+        for each in documents:
+            spec = each.get("spec", {}).get("template", {})
+            if spec.get("metadata", {}).get("labels") != service["spec"]["selector"]:
+                continue
+            for container in spec["spec"]["containers"]:
+                behind.add(container["name"])
+                waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+                assert 5 <= waits < spec["spec"]["terminationGracePeriodSeconds"]
+    assert behind == {"admin", "extender"}
+
+
 @pytest.mark.usefixtures("installed")
 def test_each_account_may_do_what_its_process_needs(cluster: Cluster) -> None:
     assert lacking(cluster.client, "berth", READABLE_KINDS) == []
