@@ -3,9 +3,11 @@
 No kubelet is here: what waits for Pods, and what runs inside one, is asked for its object alone.
 """
 
+import json
 import os
 import re
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,9 +65,26 @@ def images(cluster: Cluster) -> set[str]:
     return {image for image in named if image.startswith("REGISTRY/")}
 
 
+def database_url(cluster: Cluster) -> str:
+    """Return the database's URL as Berth's Pods get it."""
+    return b64decode(
+        kubectl(cluster, "-n", "berth", "get", "secret", "berth", "--output=jsonpath={.data.database_url}")
+    ).decode()
+
+
+def restarted(cluster: Cluster) -> set[str]:
+    """Return what `kubectl rollout restart` was typed for."""
+    found = json.loads(kubectl(cluster, "-n", "berth", "get", "deployment,statefulset", "--output=json"))["items"]
+    return {
+        each["metadata"]["name"]
+        for each in found
+        if "kubectl.kubernetes.io/restartedAt" in each["spec"]["template"]["metadata"].get("annotations", {})
+    }
+
+
 @pytest.mark.usefixtures("kinds_of_others")
 def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: Cluster, folder: Path) -> None:
-    secrets, ledger, apply, label, upgrade, delete = blocks("sh", INSTALL)
+    secrets, ledger, apply, label, upgrade, replace, delete = blocks("sh", INSTALL)
     assert apply.count("\n") == 4
     for block in (secrets, ledger, apply, label):
         typed(block, folder, cluster)
@@ -83,6 +102,13 @@ def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: C
     assert images(cluster) == {"REGISTRY/berth:NEXT"}
     replicas = kubectl(cluster, "-n", "berth", "get", *STOPPED, "--output=jsonpath={.items[*].spec.replicas}")
     assert replicas == "1 1", "what was stopped for it runs again"
+
+    before = database_url(cluster)
+    typed(replace, folder, cluster)
+    shape = r"postgresql://berth_app:\w{30,}@berth-postgres:5432/berth"
+    assert before != database_url(cluster)
+    assert all(re.fullmatch(shape, url) for url in (before, database_url(cluster)))
+    assert restarted(cluster) == {f"berth-{name}" for name in ("admin", "beat", "binder", "extender", "worker")}
 
     kubectl(cluster, "apply", "-f", "-", given=OF_A_RULE)
     typed(delete, folder, cluster)
