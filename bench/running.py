@@ -279,10 +279,10 @@ class Berth:
 
         eventually(is_idle, "Berth is idle", seconds=300)
 
-    def _share_used(self, seconds: float = 1.0) -> float:
+    def _share_used(self) -> float:
         before = sum(self.processor_seconds().values())
-        time.sleep(seconds)
-        return (sum(self.processor_seconds().values()) - before) / seconds
+        time.sleep(1.0)
+        return sum(self.processor_seconds().values()) - before
 
     def processor_seconds(self) -> dict[str, float]:
         """Return the CPU seconds of each of Berth's processes."""

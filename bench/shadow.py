@@ -129,10 +129,10 @@ def counts(running: Berth, port: int = 0) -> tuple[float, float]:
     return decided, sum(value for labels, value in lines) - decided
 
 
-def wait_for_shadows(running: Berth, number: float, port: int = 0) -> tuple[float, float]:
+def wait_for_shadows(running: Berth, number: float) -> tuple[float, float]:
     """Wait until this number of shadows is decided or dropped."""
-    eventually(lambda: sum(counts(running, port)) >= number, "the shadows end", seconds=300, every=0.5)
-    return counts(running, port)
+    eventually(lambda: sum(counts(running)) >= number, "the shadows end", seconds=300, every=0.5)
+    return counts(running)
 
 
 class Block(NamedTuple):

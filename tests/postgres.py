@@ -59,7 +59,7 @@ def running() -> Iterator[str]:
     log = (folder / "log").open("wb")
     server = subprocess.Popen([bin_folder / "postgres", "-D", data, *options], stdout=log, stderr=log, **common)
     try:
-        _create_database(bin_folder, folder, server)
+        _create_database(folder, server)
         yield f"postgresql://{NAME}@localhost/{NAME}?host={folder}"
     finally:
         server.send_signal(signal.SIGINT)
@@ -68,7 +68,7 @@ def running() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _create_database(bin_folder: Path, folder: Path, server: subprocess.Popen[bytes]) -> None:
+def _create_database(folder: Path, server: subprocess.Popen[bytes]) -> None:
     import psycopg
 
     deadline = time.monotonic() + 60

@@ -15,7 +15,6 @@ def secret_of(
     owner: User,
     scopes: Sequence[str] = SCOPES,
     *,
-    days: int = 1,
     rule_sets: Sequence[str] = (),
     namespaces: Sequence[str] = (),
 ) -> str:
@@ -24,7 +23,7 @@ def secret_of(
         name=f"token {next(_made)}",
         owner=owner,
         scopes=scopes,
-        days=days,
+        days=1,
         by="tests",
         now=timezone.now(),
         rule_sets=rule_sets,

@@ -133,7 +133,7 @@ def read_pause(document: object) -> Pause:
             description=description,
             target=_read_target(spec, (EVERYTHING, ASSIGNMENT, RULE_SET), _TARGETS),
             reason=_read_explanation(spec, "reason"),
-            until=_read_moment(spec, "until") if "until" in spec else "",
+            until=_read_until(spec),
         )
 
 
@@ -155,7 +155,7 @@ def read_exemption(document: object) -> Exemption:
             owner=_read_explanation(spec, "owner"),
             target=_read_target(spec, (RULE_SET,), "RuleSet/NAME, or RuleSet/NAME/RULE for one of its rules"),
             reason=_read_explanation(spec, "reason"),
-            until=_read_moment(spec, "until") if "until" in spec else "",
+            until=_read_until(spec),
             pods=pods,
         )
 
@@ -187,12 +187,13 @@ def _read_explanation(spec: Reader, member: str) -> str:
     return text
 
 
-def _read_moment(spec: Reader, member: str) -> str:
-    """Read a time with its zone, and write it in UTC: the same moment has one digest."""
-    text = spec.text(member)
-    moment = moment_of(text)
+def _read_until(spec: Reader) -> str:
+    """Read an end with its zone, if there is one, and write it in UTC: the same moment has one digest."""
+    if "until" not in spec:
+        return ""
+    moment = moment_of(spec.text("until"))
     if moment is None:
-        spec.fault(member, "must be a time with its zone, such as 2026-12-31T18:00:00Z")
+        spec.fault("until", "must be a time with its zone, such as 2026-12-31T18:00:00Z")
         return ""
     return moment.isoformat().replace("+00:00", "Z")
 

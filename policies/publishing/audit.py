@@ -124,7 +124,7 @@ def record_event(
 
 
 def record_act(
-    change: Change, act: ChangeEvent.Act, by: By, text: str, *, before: str = "", more: Mapping[str, Any] | None = None
+    change: Change, act: ChangeEvent.Act, by: By, text: str, *, before: str, more: Mapping[str, Any]
 ) -> None:
     """Record an act on a Change. Publishing makes a Revision: there, the digests of Revisions are before and after."""
     made = change.revision if act in (ChangeEvent.Act.PUBLISH, ChangeEvent.Act.URGENT) else None
@@ -136,7 +136,7 @@ def record_act(
         revision=made.number if made else None,
         digests=(before, made.digest if made else change.digest),
         reason=text,
-        more={"title": change.title, **(more or {})},
+        more={"title": change.title, **more},
     )
 
 

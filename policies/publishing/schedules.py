@@ -437,7 +437,7 @@ def _over(change: Change, key: Key) -> Change | None:
     return holder if holder and is_later and holder.expires_at is not None and holder.expired_at is None else None
 
 
-def _maker(key: Key, number: int | None = None) -> Change | None:
+def _maker(key: Key, number: int | None) -> Change | None:
     """Return the Change that made the content of a thing, live or in a Revision; None where there is none."""
     rows = RevisionPart.objects.filter(kind=key[0], name=key[1]).values_list("since", "until")
     moved = [each for row in rows for each in row if each is not None and (number is None or each <= number)]

@@ -100,9 +100,9 @@ def decode_change(data: bytes) -> Change:
     return _decode(data)
 
 
-def _store_pod(pod: Pod, masks: Masks = NO_MASKS, found: Found | None = None) -> StoredPod:
+def _store_pod(pod: Pod, masks: Masks, found: Found) -> StoredPod:
     """Return a Pod to store: every rule treats the one that `load_pod` returns alike, except for masked parts."""
-    written = masks.pod(pod, set() if found is None else found)
+    written = masks.pod(pod, found)
     if pod.json:
         return StoredPod(json=msgspec.Raw(_encode(written)))
     requests, nonzero = pod.requests, pod.nonzero_requests

@@ -61,10 +61,10 @@ def wait_for(stack: Stack, name: str, wanted: str, *, seconds: float = 30) -> st
     return state(stack, name)[1]
 
 
-def apply_file(stack: Stack, *documents: dict[str, Any], code: int = 0, publish: bool = True) -> str:
+def apply_file(stack: Stack, *documents: dict[str, Any], code: int = 0) -> str:
     path = stack.folder / "classes.yaml"
     path.write_text(yaml.safe_dump_all(documents))
-    return stack.manage("apply", *(["--publish"] if publish else []), str(path), code=code)
+    return stack.manage("apply", "--publish", str(path), code=code)
 
 
 def take_default(stack: Stack, name: str, value: int) -> None:

@@ -56,7 +56,7 @@ class Doors:
     """A control plane's admin and REST in several processes, and how a Change is published by each door."""
 
     def __init__(self, plane: Plane, folder: Path) -> None:
-        self._plane, self._url = plane, f"http://127.0.0.1:{free_port()}"
+        self._url = f"http://127.0.0.1:{free_port()}"
         self.environment = {**plane.environment, "BERTH_ROLE": "admin", "BERTH_LOCAL": "true"}
         command = [sys.executable, "-m", "gunicorn", "-c", "python:controlplane.gunicorn_conf"]
         self._log = (folder / "admin.log").open("ab")

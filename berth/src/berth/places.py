@@ -164,7 +164,7 @@ def forget() -> bool:
     return True
 
 
-def _server_of_context(wanted: str = "") -> str:
+def _server_of_context(wanted: str) -> str:
     """Return the server that a kubeconfig's context names in its extension berth.io/server.
 
     With several files, the first current-context counts, and the first context of that name, as in kubectl.

@@ -22,6 +22,8 @@ from tests.component.revisions import store_revision
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+# How many versions each rule set has.
+VERSIONS = 4
 # More than a page shows, and twice as much.
 MANY, MORE = 110, 220
 
@@ -97,7 +99,7 @@ def test_the_list_of_changes(operator: Client, counting: Callable[[], Any]) -> N
     assert few.queries < 20
 
 
-def make_rule_sets(first: int, last: int, *, versions: int = 4) -> None:
+def make_rule_sets(first: int, last: int) -> None:
     """Publish rule sets, each with some versions and two Assignments; what was there before is live no more."""
     made = {name: make_rule_set(name) for name in (f"set-{number:04}" for number in range(first, last))}
     RuleSet.objects.bulk_create(RuleSet(name=name) for name in made)
@@ -106,13 +108,13 @@ def make_rule_sets(first: int, last: int, *, versions: int = 4) -> None:
         RuleSetVersion(
             rule_set=rows[name],
             number=number,
-            state="published" if number == versions else "superseded",
+            state="published" if number == VERSIONS else "superseded",
             published_at=NOW,
             published_by="alice",
             **compiler.version_fields(content),
         )
         for name, content in made.items()
-        for number in range(1, versions + 1)
+        for number in range(1, VERSIONS + 1)
     )
     given = [make_assignment(f"{name}-{part}", name, order=part) for name in made for part in range(2)]
     Assignment.objects.bulk_create(

@@ -64,8 +64,8 @@ def counts(assignment: str = "s0") -> dict[str, int]:
     return dict(rows.values_list("divergence", "number"))
 
 
-def diverged(assignment: str = "s0") -> dict[str, str]:
-    return dict(Decision.objects.filter(assignment=assignment, mode="shadow").values_list("pod_name", "divergence"))
+def diverged() -> dict[str, str]:
+    return dict(Decision.objects.filter(assignment="s0", mode="shadow").values_list("pod_name", "divergence"))
 
 
 class TestBehindKubeScheduler:

@@ -25,7 +25,7 @@ def pod_json(
     }
 
 
-def node_json(name: str, *, version: str = "1", cpu: str = "4") -> dict[str, Any]:
+def node_json(name: str, *, version: str = "1") -> dict[str, Any]:
     """Return a Node's JSON."""
     return {
         "metadata": {
@@ -34,7 +34,7 @@ def node_json(name: str, *, version: str = "1", cpu: str = "4") -> dict[str, Any
             "resourceVersion": version,
             "labels": {"host": name},
         },
-        "status": {"allocatable": {"cpu": cpu, "memory": "8Gi", "pods": "110"}},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
     }
 
 
@@ -52,10 +52,10 @@ def claim_json(name: str, *, volume: str = "", version: str = "1", namespace: st
     }
 
 
-def service_json(name: str, *, selector: dict[str, str], version: str = "1") -> dict[str, Any]:
+def service_json(name: str, *, selector: dict[str, str]) -> dict[str, Any]:
     """Return a Service's JSON."""
     return {
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": version},
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": "1"},
         "spec": {"selector": selector},
     }
 

@@ -12,7 +12,7 @@ from policies.engine.validation import read_rule_set
 from policies.sentences import assignment_sentence
 from tests.builders import assignment_document, make_rule_set, rule_set_document
 
-CYRILLIC_A, OVERRIDE, ISOLATE = "\u0430", "\u202e", "\u2066"
+CYRILLIC_A = "\u0430"
 
 
 def faults_of(document: dict[str, Any], read: Any = read_assignment) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """What comes a second time: read by its bytes, it is what the decoder would have read."""
 
 import json
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,9 +19,9 @@ NAMES = ["n1", "n2", "n3"]
 TABLE = Snapshot.of([Node.from_json(make_node(name)) for name in NAMES]).table
 
 
-def a_body(names: list[str], pod: Any = None) -> bytes:
+def a_body(names: list[str]) -> bytes:
     """Return a body as kube-scheduler writes it."""
-    sent = {"Pod": make_pod("p") if pod is None else pod, "Nodes": None, "NodeNames": names}
+    sent = {"Pod": make_pod("p"), "Nodes": None, "NodeNames": names}
     return json.dumps(sent, separators=(",", ":"), ensure_ascii=False).encode()
 
 

@@ -520,6 +520,7 @@ class TestPreempt:
         pods = tuple(make_pod(f"v{name}", uid=f"v-{name}", nodeName=name) for name in ("n1", "n3"))
         setting = Setting(NOT_N3, cluster=StillCluster(make_node("n1"), make_node("n3"), pods=pods))
         assert setting.preempt(a_pod(), n1=["v-n1"], n3=["v-n3"]) == ["n1"]
+        assert setting.recorder.preemptors == {"v-n1": "p"}
 
     def test_a_rule_that_counts_sees_the_node_without_the_victims(self) -> None:
         one = {"filters": [{"name": "one", "expression": "node.count({'app': 'x'}) < 1", "reason": "full"}]}

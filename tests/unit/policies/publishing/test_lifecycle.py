@@ -138,8 +138,8 @@ def test_any_right_that_an_act_takes_is_enough_of_a_person_and_of_a_token(act: s
             assert bool(refusal(act, actor, standing("in_review"))) is (scope == "read"), (act, scope)
 
 
-def of_group(*members: str, approvals: int = 1) -> Need:
-    return Need("rule set web", approvals, "Payments", frozenset(members))
+def of_group(*members: str) -> Need:
+    return Need("rule set web", 1, "Payments", frozenset(members))
 
 
 def test_approvals_of_a_group_are_counted_by_themselves_and_the_stricter_wins() -> None:
