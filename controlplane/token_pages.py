@@ -18,7 +18,7 @@ from unfold.widgets import (
 )
 
 from controlplane.models import Token
-from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
+from controlplane.tokens import DEFAULT_DAYS, TokenError, comma_separated, make_token, revoke_token
 from policies.admin.base import person
 from policies.scopes import EDIT, PUBLISH, READ, REVIEW
 
@@ -61,15 +61,11 @@ class TokenForm(forms.Form):
 
     def clean_rule_sets(self) -> list[str]:
         """Read patterns."""
-        return _listed(self.cleaned_data["rule_sets"])
+        return comma_separated(self.cleaned_data["rule_sets"])
 
     def clean_namespaces(self) -> list[str]:
         """Read patterns."""
-        return _listed(self.cleaned_data["namespaces"])
-
-
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+        return comma_separated(self.cleaned_data["namespaces"])
 
 
 @admin.site.admin_view

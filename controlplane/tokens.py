@@ -52,6 +52,11 @@ class Caller(msgspec.Struct, frozen=True):
     acts: OnBehalf
 
 
+def comma_separated(text: str) -> list[str]:
+    """Return the names or patterns in a text that commas separate."""
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
 def make_token(
     *,
     name: str,

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from django.utils import timezone
 
 from controlplane.models import Token
-from controlplane.tokens import DEFAULT_DAYS, TokenError, make_token, revoke_token
+from controlplane.tokens import DEFAULT_DAYS, TokenError, comma_separated, make_token, revoke_token
 from policies import manifests
 from policies.management.command import BerthCommand, NotEmpty
 from policies.origin import system_user
@@ -65,7 +65,7 @@ def _create(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
     token, secret = make_token(
         name=options["name"] or f"made {now:%Y-%m-%d %H:%M:%S.%f}",
         owner=owner,
-        scopes=_listed(options["scopes"]),
+        scopes=comma_separated(options["scopes"]),
         days=options["days"],
         by=system_user(),
         now=now,
@@ -105,17 +105,13 @@ def _revoke(options: dict[str, Any]) -> tuple[dict[str, Any], str]:
 _ACTS = {"create": _create, "list": _list, "revoke": _revoke}
 
 
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
-
-
 def _patterns(option: str, text: str | None) -> list[str]:
     """Return an option's patterns; none if the option is absent.
 
     Raises:
         TokenError: the option is empty, as with an unset shell variable: the token would reach everything.
     """
-    found = _listed(text or "")
+    found = comma_separated(text or "")
     if text is not None and not found:
         raise TokenError([f"{option} names no pattern: leave it out for a token that reaches all that its owner does."])
     return found
