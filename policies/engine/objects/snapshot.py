@@ -137,17 +137,24 @@ class Snapshot:
             return self
         return self.branched({name: infos[row_of[name]].joined(pods) for name, pods in coming.items()})
 
+    def counted_nominated(self, pod: Pod) -> dict[str, list[Pod]]:
+        """Return by node the nominated Pods that count against this one: others of at least its priority."""
+        counting = {
+            name: [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
+            for name, nominated in self.nominated.items()
+        }
+        return {name: pods for name, pods in counting.items() if pods}
+
     def with_nominated(self, pod: Pod) -> "Snapshot | None":
         """Return the Snapshot in which Pods nominated to nodes are on them already, None when there are none that count.
 
-        Those of at least this Pod's priority count; the Pod itself doesn't. kube-scheduler v1.36.3 passes a node only if
-        it passes with them and without them (framework/runtime/framework.go, RunFilterPluginsWithNominatedPods).
+        kube-scheduler v1.36.3 passes a node only if it passes with them and without them (framework/runtime/framework.go,
+        RunFilterPluginsWithNominatedPods).
         """
         changes: dict[str, NodeInfo | None] = {}
-        for name, nominated in self.nominated.items():
+        for name, counting in self.counted_nominated(pod).items():
             info = self.node(name)
-            counting = [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
-            if info is not None and counting:
+            if info is not None:
                 changes[name] = info.joined(counting)
         return self.changed(changes, nominated={}) if changes else None
 

@@ -5,7 +5,7 @@ once, so these are evaluated on all nodes together; the others are evaluated on 
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from policies.engine.decision import CompiledRuleSet, decide
@@ -15,11 +15,6 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle, go_on
 from policies.engine.status import Status
-
-
-def counted_nominated(pod: Pod, nominated: Iterable[Pod]) -> list[Pod]:
-    """Return the nominated Pods that count against this one: others that are at least as important."""
-    return [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
 
 
 class Fitting:
@@ -38,8 +33,7 @@ class Fitting:
         now: datetime,
         give_way: Callable[[], None] = go_on,
     ) -> None:
-        counting = {name: counted_nominated(pod, waiting) for name, waiting in snapshot.nominated.items()}
-        self._nominated = {name: waiting for name, waiting in counting.items() if waiting}
+        self._nominated = snapshot.counted_nominated(pod)
         self._pod = pod
         self._snapshot = snapshot
         self._now = now
