@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption, Search, search
-from policies.engine.rule import go_on
+from policies.engine.rule import Cycle, go_on
 from scheduler.binder.cycle import BUDGETS, Placement
 
 
@@ -110,17 +110,14 @@ class Nominator:
             return None
         self._searches += 1
         found = search(
-            pod=placement.pod,
+            cycle=Cycle(pod=placement.pod, snapshot=snapshot, now=placement.now, give_way=give_way),
             rule_set=judged.rule_set,
-            snapshot=snapshot,
             budgets=(budget for group in objects.disruption_budgets.values() for budget in group.values()),
             answer=judged.answer,
-            now=placement.now,
             offset=self._searches,
             nomination=nominated,
             kept=self._kept.get(placement.pod.uid, ()),
             denied=denied,
-            give_way=give_way,
         )
         if found.preemption is None:  # next time, spared victims are candidates again
             self._kept.pop(placement.pod.uid, None)

@@ -87,12 +87,13 @@ class Outcome(NamedTuple):
 def decided(case: Json) -> Outcome:
     situation = read(case)
     pod, snapshot, budgets = situation
-    answer = judge(RULES, Cycle(pod=pod, snapshot=snapshot, now=EPOCH), snapshot.table.all_rows())
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=EPOCH)
+    answer = judge(RULES, cycle, snapshot.table.all_rows())
     if answer.feasible_count:
         return Outcome(answer.feasible, Search(), [], [], {}, by_chance=False)
-    found = search(pod=pod, rule_set=RULES, snapshot=snapshot, budgets=budgets, answer=answer, now=EPOCH)
+    found = search(cycle=cycle, rule_set=RULES, budgets=budgets, answer=answer)
     potential = [name for name, status in answer.refused() if status.code is Code.UNSCHEDULABLE]
-    dry_run = DryRun(pod, snapshot, budgets, Fitting(RULES, pod, snapshot, EPOCH), EPOCH)
+    dry_run = DryRun(cycle, budgets, Fitting(RULES, cycle))
     enough = min(case.get("wanted") or wanted(len(potential)), len(potential))
     candidates = dry_run.candidates(potential, case["offset"], enough)
     by_chance = wanted(len(potential)) < len(potential)

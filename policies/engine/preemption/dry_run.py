@@ -6,7 +6,7 @@ SelectVictimsOnNode, filterPodsWithPDBViolation). Where kube-scheduler calls ext
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import compress
@@ -24,7 +24,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.budgets import Budgets, budgets_by_namespace, split_by_budgets
 from policies.engine.preemption.fit import Fitting
 from policies.engine.preemption.vetoes import Candidate, Veto, narrow
-from policies.engine.rule import go_on
+from policies.engine.rule import Cycle
 from policies.engine.status import Code, Status
 from policies.engine.victims import Victim
 
@@ -89,41 +89,37 @@ class Search(msgspec.Struct, frozen=True):
         return any(veto.met_too_large for veto in self.vetoes)
 
 
-def search(  # noqa: PLR0913 - what it looks at, and how
+def search(
     *,
-    pod: Pod,
+    cycle: Cycle,
     rule_set: CompiledRuleSet,
-    snapshot: Snapshot,
     budgets: Iterable[PodDisruptionBudget],
     answer: Answer,
-    now: datetime,
     offset: int = 0,
     nomination: str | None = None,
     kept: Collection[str] = (),
     denied: Collection[str] = (),
-    give_way: Callable[[], None] = go_on,
 ) -> Search:
     """Look for the node to free for a Pod that fits nowhere.
 
     Args:
-        pod: the one that finds no room.
+        cycle: the Pod that finds no room; the Snapshot, with assumed Pods on their nodes already, and with nominated Pods; and
+            the moment. Where its `give_way` ends a rule, no node is freed.
         rule_set: all the filters that a node has to pass, and the victims rules.
-        snapshot: the cluster, with assumed Pods on their nodes already, and with nominated Pods.
         budgets: the PodDisruptionBudgets of all namespaces.
         answer: the filters' results for the nodes; those refused as Unschedulable may be freed.
-        now: the moment, aware of its time zone.
         offset: the node to begin with, counted among those that may be freed. In a cluster so big that not all of them are
-        tried, a different offset each time spreads the burden.
+            tried, a different offset each time spreads the burden.
         nomination: the node that is being freed for the Pod already, "" for none; None for what its status says.
         kept: the uids of Pods that can't be removed, however unimportant.
         denied: the names of nodes to which the Pod may not be bound.
-        give_way: as for a Cycle. Where it ends a rule, no node is freed.
     """
+    pod, snapshot, now = cycle.pod, cycle.snapshot, cycle.now
     refusals = dict(answer.refused())
     node = pod.parsed.status.nominated_node_name if nomination is None else nomination
     if ineligible := why_not_eligible(pod, node, snapshot, refusals):
         return Search(reason=ineligible, keeps_nomination=True)
-    dry_run = DryRun(pod, snapshot, budgets, Fitting(rule_set, pod, snapshot, now, give_way), now, kept)
+    dry_run = DryRun(cycle, budgets, Fitting(rule_set, cycle), kept)
     preemptible = [name for name, status in refusals.items() if status.code is Code.UNSCHEDULABLE]
     potential = [name for name in preemptible if name not in denied]
     dry_run.reasons |= dict.fromkeys((name for name in preemptible if name in denied), UNBINDABLE)
@@ -198,20 +194,14 @@ class DryRun:
     """
 
     def __init__(
-        self,
-        pod: Pod,
-        snapshot: Snapshot,
-        budgets: Iterable[PodDisruptionBudget],
-        fitting: Fitting,
-        now: datetime,
-        kept: Collection[str] = (),
+        self, cycle: Cycle, budgets: Iterable[PodDisruptionBudget], fitting: Fitting, kept: Collection[str] = ()
     ) -> None:
         self.reasons: dict[str, str] = {}
-        self._pod = pod
-        self._snapshot = snapshot
+        self._pod = cycle.pod
+        self._snapshot = cycle.snapshot
+        self._now = cycle.now
         self._given = budgets
         self._fitting = fitting
-        self._now = now
         self._kept = kept
 
     @cached_property

@@ -5,15 +5,12 @@ once, so these are evaluated on all nodes together; the others are evaluated on 
 """
 
 import copy
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Sequence
 
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError
 from policies.engine.objects.node import NodeInfo
-from policies.engine.objects.pod import Pod
-from policies.engine.objects.snapshot import Snapshot
-from policies.engine.rule import Cycle, go_on
+from policies.engine.rule import Cycle
 from policies.engine.status import Status
 
 
@@ -25,19 +22,10 @@ class Fitting:
     RunFilterPluginsWithNominatedPods).
     """
 
-    def __init__(
-        self,
-        rule_set: CompiledRuleSet,
-        pod: Pod,
-        snapshot: Snapshot,
-        now: datetime,
-        give_way: Callable[[], None] = go_on,
-    ) -> None:
+    def __init__(self, rule_set: CompiledRuleSet, cycle: Cycle) -> None:
+        pod, snapshot = cycle.pod, cycle.snapshot
+        self._cycle = cycle
         self._nominated = snapshot.counted_nominated(pod)
-        self._pod = pod
-        self._snapshot = snapshot
-        self._now = now
-        self._give_way = give_way
         coming = [other for waiting in self._nominated.values() for other in waiting]
         self._near, self._far = copy.copy(rule_set), copy.copy(rule_set)
         self._near.filters, self._far.filters = [], []
@@ -70,8 +58,9 @@ class Fitting:
     def _ask_together(self, rules: CompiledRuleSet, infos: Sequence[NodeInfo]) -> dict[str, Status | None]:
         found: dict[str, Status | None] = {info.name: None for info in infos}
         if infos and rules.filters:
-            changed = self._snapshot.changed({info.name: info for info in infos})
-            cycle = Cycle(pod=self._pod, snapshot=changed, now=self._now, params=rules.params, give_way=self._give_way)
+            own = self._cycle
+            changed = own.snapshot.changed({info.name: info for info in infos})
+            cycle = Cycle(pod=own.pod, snapshot=changed, now=own.now, params=rules.params, give_way=own.give_way)
             answer = decide(rules, cycle, changed.table.rows(found), scoring=False)
             if answer.missed:
                 raise DeadlineError

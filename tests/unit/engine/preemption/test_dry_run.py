@@ -28,7 +28,7 @@ from policies.engine.preemption.dry_run import (
     search,
     wanted,
 )
-from policies.engine.rule import Cycle
+from policies.engine.rule import Cycle, go_on
 from policies.engine.status import Code, Status
 from tests.builders import make_node, make_pod, make_rule_set
 
@@ -80,11 +80,17 @@ def snapshot_of(pods: Sequence[Json], nodes: int = 1, cpu: str = "4", **labels: 
 
 
 def searched(
-    pod: Pod, snapshot: Snapshot, *budgets: PodDisruptionBudget, rules: CompiledRuleSet = RULES, **more: Any
+    pod: Pod,
+    snapshot: Snapshot,
+    *budgets: PodDisruptionBudget,
+    rules: CompiledRuleSet = RULES,
+    give_way: Callable[[], None] = go_on,
+    **more: Any,
 ) -> Search:
     answer = decide(rules, Cycle(pod=pod, snapshot=snapshot, now=NOW), snapshot.table.all_rows(), scoring=False)
     assert not answer.feasible_count
-    return search(pod=pod, rule_set=rules, snapshot=snapshot, budgets=budgets, answer=answer, now=NOW, **more)
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW, give_way=give_way)
+    return search(cycle=cycle, rule_set=rules, budgets=budgets, answer=answer, **more)
 
 
 def found(pod: Pod, snapshot: Snapshot, *budgets: PodDisruptionBudget, **more: Any) -> Preemption:
@@ -143,7 +149,7 @@ class TestVictims:
         answer = Answer.about(snapshot.table, snapshot.table.all_rows())
         answer.refusal[:] = 0
         answer.refusals = [Status(Code.UNSCHEDULABLE, "full")]
-        result = search(pod=pod, rule_set=RULES, snapshot=snapshot, budgets=[], answer=answer, now=NOW)
+        result = search(cycle=Cycle(pod=pod, snapshot=snapshot, now=NOW), rule_set=RULES, budgets=[], answer=answer)
         assert result.reason == "0/1 nodes are available: 1 expected at least one victim pod."
 
     def test_affinity_within_a_zone_is_asked_of_one_node_after_another(self) -> None:
@@ -386,10 +392,9 @@ def test_victims_are_those_of_a_plain_search_node_by_node(loads: list[list[Any]]
     ]
     snapshot = snapshot_of(pods, nodes=len(loads))
     pod = urgent(f"{cpu}m")
-    answer = decide(RULES, Cycle(pod=pod, snapshot=snapshot, now=NOW), snapshot.table.all_rows(), scoring=False)
-    result = search(
-        pod=pod, rule_set=RULES, snapshot=snapshot, budgets=[budget(allowed, app="web")], answer=answer, now=NOW
-    )
+    cycle = Cycle(pod=pod, snapshot=snapshot, now=NOW)
+    answer = decide(RULES, cycle, snapshot.table.all_rows(), scoring=False)
+    result = search(cycle=cycle, rule_set=RULES, budgets=[budget(allowed, app="web")], answer=answer)
     given = {
         each.node: (names([v.pod for v in each.victims if v.pod]), each.pdb_violations) for each in result.candidates
     }

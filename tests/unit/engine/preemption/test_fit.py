@@ -12,6 +12,7 @@ from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.fit import Fitting
+from policies.engine.rule import Cycle
 from policies.engine.scheduling import default_profile
 from tests.builders import make_node, make_pod, make_rule_set
 
@@ -38,7 +39,7 @@ def two_nodes(*pods: Pod, **spec: Any) -> Snapshot:
 def refusals(
     rules: CompiledRuleSet, pod: Pod, snapshot: Snapshot, infos: list[NodeInfo], **nominated: list[Pod]
 ) -> list[str]:
-    found = Fitting(rules, pod, snapshot.changed({}, nominated=nominated), NOW).refusals(infos)
+    found = Fitting(rules, Cycle(pod=pod, snapshot=snapshot.changed({}, nominated=nominated), now=NOW)).refusals(infos)
     return ["" if status is None else status.reason for status in found]
 
 
