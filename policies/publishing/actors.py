@@ -31,7 +31,7 @@ class OnBehalf(msgspec.Struct, frozen=True):
 # The actor: an account, a token that acts for one, or the name of a user without an account (a command's user).
 By = User | OnBehalf | str
 
-# A form may be sent twice, by a second click or by reloading the page after it. Later the same words are meant again.
+# Within this time, equal acts of an account are one form that was sent twice: by a second click, or by reloading the page.
 SAME_CLICK = timedelta(minutes=1)
 
 # The name recorded for acts of the clock. It has a space, so no account can have it.
@@ -55,7 +55,7 @@ def lock_account(by: By) -> None:
 
 
 def has_just_set(row: GateSetting | ReviewSetting, by: By, wanted: Mapping[str, object]) -> bool:
-    """Return whether a setting's row is what the same person wants again a moment later."""
+    """Return whether the same person gave a setting these values a moment ago: then the form was sent twice."""
     same = all(getattr(row, name) == value for name, value in wanted.items())
     return same and row.set_by == name_of(by) and timezone.now() - row.set_at < SAME_CLICK
 

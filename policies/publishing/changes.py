@@ -427,7 +427,7 @@ def submit_change(*, change: Change, by: By, expected_digest: str, text: str = "
     check_before_contents(Change.objects.get(pk=change.pk), _Act.SUBMIT, by)
     check_contents(edits_of(change), current_revision())
     with locked(change, _Act.SUBMIT, by, expected_digest) as row:
-        # Reviewers and the Revision would say otherwise that nobody gave one.
+        # Otherwise reviewers and the Revision would be shown no reason.
         row.reason = row.reason or text
         finish(row, _Act.SUBMIT, by, text)
     return row
@@ -468,7 +468,7 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
         PublishingError: there is no such account, it may not approve this Change, or it was asked already.
     """
     with locked(change, "ask", by, "") as row:
-        check_words(whom)  # before the database is asked, which can't be asked for all texts
+        check_words(whom)  # before the query, which can't contain every text
         user = User.objects.filter(username=whom, is_active=True).first()
         if user is None:
             raise PublishingError([f"There is no account {whom}."])
@@ -512,7 +512,7 @@ def _title_of(text: str) -> str:
 
 
 def comment_on_change(*, change: Change, by: By, text: str) -> Change:
-    """Add a comment. The same again at once, as from a form that is sent twice, adds nothing."""
+    """Add a comment. The same comment again within a moment, as from a form that is sent twice, adds nothing."""
     said = _needed(text, "A comment needs its text.")
     with locked(change, _Act.COMMENT, by, "") as row:
         if not _has_just_said(row, by, said):

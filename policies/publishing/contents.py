@@ -94,7 +94,7 @@ class _Missing:
         self._assignments = {each.name for each in assignments}
 
     def of(self, named: str) -> str:
-        """Return in words what isn't there of what a target names; empty where all of it is."""
+        """Return, in words, what is missing of a target; empty where nothing is."""
         target = Target.parse(named)
         if target.kind == ASSIGNMENT and target.name not in self._assignments:
             return f"no Assignment {target.name} is live"
@@ -108,7 +108,7 @@ class _Missing:
 
 
 def missing_target(target: str, live: engine.Revision) -> str:
-    """Return in words what isn't live of what a Pause or an Exemption would be about; empty where all of it is."""
+    """Return, in words, what isn't live of the target of a Pause or an Exemption; empty where all of it is."""
     return _Missing(live.rule_sets, live.assignments).of(target)
 
 

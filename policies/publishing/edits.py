@@ -87,7 +87,7 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
     content = content_digest(now.value)
     if content in ({began, live} if is_another else {began}) or is_same(now.value, wanted):
         return []
-    # What is live hasn't moved, so it was the edit.
+    # The content is the one that was live then: so somebody discarded the edit.
     did = _discarded(change) if change and content == live and not is_another else now.by
     said = f"Somebody was faster: {did}, after you opened this."
     return [said, *(f"Theirs, compared with what is here: {line}." for line in part_changes(wanted, now.value))]
@@ -117,7 +117,7 @@ def check_seen(expected: Mapping[Key, str], wanted: Collection[Key]) -> None:
 
 
 def _live_by(key: Key, values: Mapping[Key, Value]) -> str:
-    """Return whose what is live is, for who looked at another; it may never have been live."""
+    """Return, in words, who made the live content of a thing, or that it has none."""
     if key in values:
         return found_in(None, key).by
     was_live = RevisionPart.objects.filter(kind=key[0], name=key[1]).exists()

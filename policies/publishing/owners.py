@@ -162,7 +162,7 @@ def beside(
     *,
     but: Change | None = None,
 ) -> list[str]:
-    """Return others' open edits of the same objects, and their keepers: the author has to look at these before publishing.
+    """Return sentences about others' open edits of the same objects, and about their owners: the author has to read them first.
 
     A repository takes over all objects of its import, `brought`, even unchanged ones. `but` is the Change itself.
     """

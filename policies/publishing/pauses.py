@@ -82,9 +82,9 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
 
 
 def _just_asked(wanted: engine.Pause, by: By) -> engine.Pause | None:
-    """Return the same Pause of the same person that waits for review since a moment ago.
+    """Return the same Pause that the same person sent to review a moment ago: then the form was sent twice.
 
-    An end that is counted from now is another one at each click, by as much as lies between the two.
+    An end that is counted from the click differs between two clicks by the time between them, so it needn't be equal.
     """
     end = ends_at(wanted.until)
     waiting = ChangeEdit.objects.filter(

@@ -345,7 +345,7 @@ def _take_back(number: int, now: datetime) -> str:
 def _edits_back(change: Change, left: Collection[Key], now: datetime) -> tuple[dict[Key, Edit], dict[Key, str]]:
     """Return the edits that restore the content before a Change of each thing that it touched, except for those given.
 
-    And the Pauses and Exemptions that can't come back, since what they name is gone, with the reason.
+    Also returns the Pauses and Exemptions that can't come back because their targets are gone, each with the reason.
     """
     live = current_revision()
     back = _before(change, [edit.key for edit in change.edits.all() if edit.key not in left], now)
@@ -369,8 +369,8 @@ def _before(change: Change, keys: Iterable[Key], now: datetime) -> list[Edit]:
 def _suspended_again(change: Change, live: engine.Revision, after: engine.Revision, now: datetime) -> list[Edit]:
     """Return the edits that restore the Pauses and Exemptions that ended as a Change removed their targets.
 
-    Only where the target comes back by this: a target that somebody brought back before has been in force since. And only
-    where their names are free.
+    Left out are those whose target is live already, since it has been in force since it was restored; those whose target stays
+    missing; and those whose name is in use again.
     """
     made = change.revision_id or 0
     before, then = load_revision(made - 1), load_revision(made)

@@ -32,7 +32,7 @@ MOST_NOTED = 50
 
 _TIMEOUT_SECONDS = 5.0
 
-# The API server's words about an admission webhook that can't be asked before (k8s.io/apiserver v0.36.3
+# The API server's message where an admission webhook doesn't support dry runs (k8s.io/apiserver v0.36.3
 # pkg/admission/plugin/webhook/errors/statuserror.go). The status is 400, as where a webhook denies without a status.
 _NO_DRY_RUN = "does not support dry run"
 

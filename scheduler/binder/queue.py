@@ -52,7 +52,7 @@ class Waiting(msgspec.Struct):
         message: why it was refused last.
         first_at: when it arrived.
         nominated: its nominated node.
-        denied: the nodes that denied its binding, since no other one was left, and it was tried on these again.
+        denied: the nodes that denied its binding. Emptied when no other node is left, so that they are tried again.
     """
 
     pod: Pod

@@ -28,7 +28,7 @@ from scheduler.models import Decision
 
 _DECIDING = ("filter", "schedule")
 POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
-# In place of the rules where nobody published others: by a label of the Pod, say, another Assignment took it.
+# Instead of RULES, between two Decisions of one Revision: after a change of the Pod's labels, say.
 ASSIGNMENT = "the Assignment that took it"
 
 
@@ -69,7 +69,7 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     try:
         old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
         scores = bool(before.best and after.best)
-        # Each one doubles what is to be decided in the time of a page; what can't differ makes no difference.
+        # Each factor doubles the number of decisions for a page, so those that can't differ are left out.
         rules = [_rules_of(before, after)] if old.rule_set is not new.rule_set else []
         factors = (POD, *rules, CLUSTER, *([TIME] if _reads_now(old) or _reads_now(new) else []))
         verdicts: dict[tuple[str, ...], _Verdict] = {
@@ -83,7 +83,7 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
 
 
 def _rules_of(before: Decision, after: Decision) -> str:
-    """Return what other rules are called: those that were published since, or those of another Assignment."""
+    """Return the factor for different rules: RULES that were published since, or another ASSIGNMENT of the same Revision."""
     is_same = before.revision == after.revision and before.assignment != after.assignment
     return ASSIGNMENT if is_same else RULES
 

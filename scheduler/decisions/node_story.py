@@ -103,7 +103,7 @@ def node_story(name: str, search: Search) -> NodeStory:
 def _said_of(name: str, rows: Sequence[Decision]) -> tuple[list[tuple[Decision, tuple[str, str] | None]], int]:
     """Return the Decisions about a node, each with the rule and the reason of its refusal, None if it passed.
 
-    The number is that of Decisions of which it isn't known: their own pages say why.
+    Also returns the number of Decisions for which this isn't known; their own pages say why.
     """
     names, found, unknown = Names(), [], 0
     for row in rows:

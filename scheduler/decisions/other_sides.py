@@ -1,4 +1,7 @@
-"""What stood beside an answer: its shadows; and what the other side of a canary would have answered, decided on the Decision's own Snapshot, as if the draw had gone the other way."""
+"""The answers beside a Decision's own: those of its shadows, and that of the other side of a canary.
+
+The other side is decided on the Decision's own Snapshot, as if the draw had gone the other way.
+"""
 
 from datetime import timedelta
 
@@ -15,7 +18,7 @@ from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
 
-# A shadow is asked within the call, about the moment of its answer.
+# A shadow is evaluated for the call of its answer, so the times of both are at most this far apart.
 _BESIDE = timedelta(seconds=60)
 _MOST_BESIDE = 20
 _CHOOSING = ("filter", "prioritize", "schedule")
@@ -56,7 +59,7 @@ def other_sides(decision: Decision) -> list[OtherSide]:
     try:
         body = recorded_body_of(decision)
     except ReplayError:
-        return []  # the canaries that drew are unknown then too
+        return []  # which canaries drew isn't known then either
     replays = Replays(TimeLimit())
     drawn = sorted((body.notes.get("canaries") or {}).items())
     return [_other_side(replays, decision, body, name, takes=said["drawn"] >= said["percent"]) for name, said in drawn]

@@ -32,7 +32,8 @@ logger = logging.getLogger("berth.decisions")
 # For this long after the Decision, and after the Pod stopped waiting, the outcome is left to the process that answered. Its record
 # names the Decision, which may be in transit; of several records of one event the first is kept.
 YOUNG = timedelta(seconds=10)
-# Older Decisions aren't looked at: a Pod that still waits was asked about since. A day, and one more for a clock that lags by one. The index `decision_open` has the rest.
+# Older Decisions aren't looked at: a Pod that still waits was asked about since. A day, and one more for a clock that lags by one.
+# The others are found by the index `decision_open`.
 OLD = timedelta(days=2)
 # Up to this many Pods are read one by one. For more Pods that no longer wait, one list of all Pods is read.
 MOST_READ = 500

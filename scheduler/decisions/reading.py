@@ -4,7 +4,7 @@ The shape: `pod` (Kubernetes JSON), `nodes` (names, in the order of the candidat
 `filters` [{rule, mode, statuses [{code, reason}], faults [{message, nodes}], verdicts [index into statuses per node; -1
 success, -2 not evaluated]}], `scores` [{rule, mode, weight, faults, raw [0..100 or null per node]}], `totals` [0..10 or
 null per node], `assumed` [[pod, node]], `notes`. Of the notes, `canaries` {Assignment: {drawn, percent}}, `params` (those that the
-Assignment gave) and `suspendedBy` [{kind, name, target}] (Pauses and Exemptions) may stand in any Decision.
+Assignment gave) and `suspendedBy` [{kind, name, target}] (Pauses and Exemptions) may be in any Decision.
 """
 
 from collections.abc import Mapping, Sequence

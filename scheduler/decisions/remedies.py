@@ -156,7 +156,7 @@ class _Decided(NamedTuple):
 
 
 def _alone_beside(alone: Sequence[Refusal], full: Mapping[str, Sequence[str]]) -> tuple[list[str], list[Refusal]]:
-    """Return of nodes that a rule alone refuses those that would be refused without it, too, in sentences; and the rule's others.
+    """Split the nodes that one rule alone refuses: sentences about those that stay refused without it, and the others.
 
     Args:
         alone: the rules that alone refuse some nodes.

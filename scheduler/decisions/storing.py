@@ -149,7 +149,7 @@ def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Know
     """Store outcomes of Pods; the caller has called `hold_up_others`. Of several reports of one event, the first record is kept.
 
     A record with the preemptor is kept beside one without: only the process that chose the victim knows the preemptor.
-    A record that nobody watched an end is dropped where another process did.
+    A record of an end that nobody watched is dropped where another record has the end.
 
     Args:
         rows: the outcomes to store.
@@ -176,7 +176,7 @@ def store_outcomes(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Know
 
 
 def _without_unwatched(rows: Sequence[NewOutcome], known: Mapping[str, Sequence[Known]]) -> list[NewOutcome]:
-    """Leave out what says only that a Pod is gone, of Pods whose end is recorded."""
+    """Leave out records of ends that nobody watched, for Pods whose end is in another record."""
     unwatched = {id(row) for row in rows if row.kind == Outcome.Kind.GONE or row.reason == UNWATCHED}
     ended = {row.pod_uid for row in rows if row.kind != Outcome.Kind.BOUND and id(row) not in unwatched}
     ended |= {uid for uid, there in known.items() if any(each.kind != Outcome.Kind.BOUND for each in there)}

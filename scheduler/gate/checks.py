@@ -91,7 +91,7 @@ def documents(question: Question) -> Result:
         for each in question.after.assignments
         if each.rule_set not in names
     ]
-    # As publishing would refuse it: what it was sent to review on may be another by now.
+    # Publishing would refuse these. The live state may have changed since the Change was sent to review.
     faults = faults or [str(fault) for fault in misfits(list(question.edits), question.before)]
     defaults = [each.name for each in question.after.priority_classes if each.global_default]
     if len(defaults) > 1:
@@ -135,7 +135,7 @@ def assignments(question: Question) -> Result:
     found_after = conflicts(question.after.assignments, about)
     was = conflicts(question.before.assignments, about | {each.name for each in found_after})
     paused_before = paused_assignments(question.before.pauses, question.now)
-    # Whoever got no Pod before loses none to another one; one that this Change edits was perhaps meant to get some.
+    # An Assignment that got no Pod before loses none; but one that this Change edits may be meant to get some.
     unreached = {each.name for each in was if each.kind == "never reached" and each.other not in paused_before} - about
     new = [each for each in found_after if each not in was and each.name not in unreached]
     paused = paused_assignments(question.after.pauses, question.now)
@@ -183,7 +183,7 @@ def taken(question: Question) -> Result:
         for each in found
     ]
     result = _result("taken", lines, "every Pod keeps its rule set", _TAKEN, found)
-    # Which Assignment takes the Pods says more than their new rule set, and is no reason to stop by itself.
+    # Moves between Assignments come first, since they explain those between rule sets; they are no findings themselves.
     handed = [_handed(each) for each in _forecast(question).handed]
     shadowed = [_shadowed(each) for each in _forecast(question).shadowed]
     # All rule sets are in `found`, since each has a level of its own (`publishing.with_found`). The sentence doesn't count Pods that
@@ -216,7 +216,7 @@ def _best_node(question: Question) -> Result:
 
 
 def pauses(question: Question) -> Result:
-    """Whether a Pause keeps what is edited out of the forecast: then that says nothing of what comes when it ends."""
+    """Whether a Pause keeps edited things out of the forecast, which then doesn't show what happens once the Pause ends."""
     lines = [
         f"{what} is out of force by Pause {each.name}{f' until {each.until}' if each.until else ''}: what the gate says of Pods leaves it out"
         for each in in_force(question.after.pauses, question.now)
@@ -226,7 +226,10 @@ def pauses(question: Question) -> Result:
 
 
 def _left_out_by(pause: Pause, question: Question) -> str:
-    """Return what a Pause has out of force of what is edited, what gives that, or what it gives; empty for nothing of these."""
+    """Return the target of a Pause, in words, if the Pause keeps edits out of the forecast; empty if it doesn't.
+
+    It does if its target is edited, is the rule set of an edited Assignment, or is an Assignment of an edited rule set.
+    """
     kind, name, rule = Target.parse(pause.target)
     rule_sets = {each.name for each in question.rule_sets}
     assigned = [edit.value for edit in question.edits if isinstance(edit.value, Assignment)]

@@ -194,10 +194,10 @@ class Gathered:
         node, nominated = pod.spec.node_name, "" if pod.spec.node_name else pod.parsed.status.nominated_node_name
         if nominated:
             self.nominated[pod.spec.scheduler_name in self.own.names].setdefault(nominated, []).append(pod)
-        # Nobody tries what still has schedulingGates: the same rules would be asked about it once these are gone.
+        # No scheduler tries a Pod that has schedulingGates; once they are removed, the same rules apply to it.
         if not node and pod.is_gated:
             return
-        # What runs and no rule set would apply to is refused by none; nor is a static Pod, which comes back without a scheduler.
+        # A running Pod without a rule set is refused by none; nor is a static Pod, which is recreated without a scheduler.
         if one is other or (node and (other is None or _MIRROR in (pod.parsed.metadata.annotations or ()))):
             return
         bare = _unbound(pod) if node else pod

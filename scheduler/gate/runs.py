@@ -141,12 +141,12 @@ def _ask_cluster(
 
 
 def _faulty(question: Question, results: Mapping[str, Result]) -> str:
-    """Return what keeps the documents from being decided with; empty where they have no faults."""
+    """Return why nothing can be decided by the documents: they have faults; empty where they have none."""
     shown = results.get("documents")
     found = shown or look("documents", question)
     if found.verdict == PASSED:
         return ""
-    # Where the check is off, its lines are shown nowhere else.
+    # If the check is off, its findings are shown nowhere else.
     return "the documents have faults" if shown else f"the documents have faults: {found.lines[0]}"
 
 

@@ -15,8 +15,8 @@ WEEK = timedelta(days=7)
 # Partitions exist for this many weeks after the current one. Later rows go to the default partition.
 _AHEAD = 4
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
-# Against readers, which then wait before they are planned. One that was planned without the new partition, and waits for the default
-# one, finds the moved rows in neither: `verify` would miss Decisions that are there.
+# Makes readers wait before their queries are planned. A query that was planned without the new partition, and then waits for the
+# default one, would find the moved rows in neither: `verify` would miss stored Decisions.
 _LOCK = "SET LOCAL lock_timeout = '5s'; LOCK TABLE ONLY scheduler_decision IN ACCESS EXCLUSIVE MODE"
 _BOUNDS = re.compile(r"FOR VALUES FROM \((?P<first>.+?)\) TO \('(?P<end>[^']+)'\)")
 
