@@ -31,6 +31,8 @@ PAGES = {
 COPIES = "checkout"
 _LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<target>[^()\s]+)\)")
 _BEGINS = re.compile(r"\||[-*] |\d+\. ")
+# Of these, what ends a paragraph without an empty line: a numbered list only by its 1 (CommonMark 0.31.2, list items).
+_INTERRUPTS = re.compile(r"\||[-*] |1\. ")
 _ROW = re.compile(r"^(?:<p>)?\|.*\|$", re.MULTILINE)
 _PRE = re.compile(r"<pre.*?</pre>", re.DOTALL)
 _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
@@ -81,8 +83,8 @@ def _apart(markdown: str) -> str:
     made = lines[:1]
     for number, (before, line) in enumerate(pairwise(lines)):
         # The first one is what is left of a fence's last line. A list goes on behind the lines of its last item.
-        follows = not number or (before.strip() and not _BEGINS.match(before) and not before.startswith((" ", "#")))
-        if _BEGINS.match(line) and follows:
+        follows = before.strip() and not _BEGINS.match(before) and not before.startswith((" ", "#"))
+        if (not number and _BEGINS.match(line)) or (follows and _INTERRUPTS.match(line)):
             made.append("")
         made.append(line)
     return "\n".join(made)
