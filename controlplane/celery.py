@@ -52,6 +52,8 @@ app.conf.update(
     # kombu verifies no certificate by default; options in the URL override these.
     broker_use_ssl={"ssl_cert_reqs": "required"} if settings.CELERY_BROKER_URL.startswith("rediss:") else None,
     broker_connection_retry_on_startup=True,
+    # Celery's own limit of 100 attempts ends a worker, and the binder, once Redis has been away for 46 minutes.
+    broker_connection_max_retries=None,
     # In a failover Redis ends blocking commands with an error of its own (UNBLOCKED), and refuses writes (READONLY). Celery doesn't
     # treat these as a lost connection, and they would end the worker.
     broker_channel_error_retry=True,

@@ -1,4 +1,6 @@
-"""A task leaves its connection to the database to the next one of its thread, but for one that is broken or too old."""
+"""A task leaves its connection to the database to the next one of its thread, but for one that is broken or too old. A worker waits for
+Redis for as long as it is away.
+"""
 
 import time
 
@@ -7,6 +9,7 @@ from celery.fixups.django import DjangoWorkerFixup
 from celery.signals import task_postrun, task_prerun
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
+from kombu import Connection
 
 from controlplane.celery import app
 
@@ -48,3 +51,22 @@ def test_nor_one_that_is_older_than_the_setting_allows(closed: list[str], monkey
     monkeypatch.setattr(connection, "close_at", time.monotonic())
     run_a_task()
     assert set(closed) == {connection.alias}
+
+
+class EnoughError(Exception):
+    """There were more attempts than Celery makes by itself."""
+
+
+def test_redis_may_be_away_for_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker, and the binder, would end once all attempts were made."""
+    monkeypatch.setattr("kombu.utils.functional.sleep", lambda _seconds: None)
+    waits: list[float] = []
+
+    def note(_error: Exception, interval: float) -> None:
+        waits.append(interval)
+        if len(waits) > 150:
+            raise EnoughError
+
+    with Connection("redis://127.0.0.1:1/0") as connection, pytest.raises(EnoughError):
+        connection.ensure_connection(note, app.conf.broker_connection_max_retries)
+    assert max(waits) == 30
