@@ -119,16 +119,21 @@ class FewRefusals(logging.Filter):
 
 
 class OncePerMinute(logging.Filter):
-    """Passes one line a minute about a database error, whichever tasks hit it: in an outage a dozen do so each second."""
+    """Passes one line a minute about an error, whichever tasks hit it: in an outage a dozen do so each second.
 
-    def __init__(self) -> None:
+    Args:
+        of: the type of these errors; lines about others all pass.
+    """
+
+    def __init__(self, of: type[Exception] = Error) -> None:
         super().__init__()
+        self._of = of
         self._passed: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record unless the same error was logged within the last minute."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, Error):
+        if not isinstance(error, self._of):
             return True
         # The lines after the first one, such as the row for which a full disk had no room, differ each time.
         fault = str(error).partition("\n")[0]

@@ -303,6 +303,7 @@ LOGGING = {
     "filters": {
         "without_path": {"()": "controlplane.logs.WithoutPath"},
         "once_per_minute": {"()": "controlplane.logs.OncePerMinute"},
+        "any_once_per_minute": {"()": "controlplane.logs.OncePerMinute", "of": Exception},
         "few_refusals": {"()": "controlplane.logs.FewRefusals"},
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["few_refusals"]}},
@@ -315,8 +316,13 @@ LOGGING = {
         "gunicorn.error": {"handlers": [], "level": BERTH.log_level, "propagate": True},
         # Two ticks a second, three lines a tick.
         "celery.worker.strategy": {"level": "WARNING"},
+        # Each tick that expired unread: 38,000 after an hour without a worker.
+        "celery.worker.request": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING", "filters": ["once_per_minute"]},
         "celery.beat": {"level": "WARNING"},
+        # They repeat a traceback each second or few while Redis is full.
+        "kombu.asynchronous.hub": {"filters": ["any_once_per_minute"]},
+        "kombu.transport.redis": {"filters": ["any_once_per_minute"]},
         # It repeats what controlplane.accounts logs.
         "axes": {"level": "ERROR"},
         "django.server": {"handlers": [], "level": BERTH.log_level, "propagate": True},

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+import redis
 import yaml
 from celery.apps import worker
 from celery.signals import celeryd_init
@@ -164,6 +165,27 @@ def test_a_fault_of_the_database_is_said_once_a_minute_however_many_tasks_meet_i
     assert [said("ingest", KeyError("a")) for _ in range(2)] == [True, True]
     now[0] += 60
     assert said("requeue", away)
+
+
+@pytest.mark.parametrize("name", ["kombu.asynchronous.hub", "kombu.transport.redis"])
+def test_a_fault_of_redis_is_said_once_a_minute_however_often_it_is_met(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [5000.0]
+    monkeypatch.setattr("controlplane.logs.time.monotonic", lambda: now[0])
+    for text in ("used memory > 'maxmemory'", "used memory > 'maxmemory'", "no permissions"):
+        logging.getLogger(name).warning("Redis error, will retry", exc_info=redis.ResponseError(f"{name}: {text}"))
+    assert len(caplog.records) == 2
+    now[0] += 60
+    logging.getLogger(name).warning("Redis error", exc_info=redis.ResponseError(f"{name}: used memory > 'maxmemory'"))
+    assert len(caplog.records) == 3
+
+
+def test_ticks_that_expired_while_no_worker_ran_leave_no_lines(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("celery.worker.request")
+    logger.info("Discarding revoked task: %s[%s]", "scheduler.tasks.ingest", "1")
+    logger.error("Hard time limit (%ss) exceeded for %s[%s]", 85, "scheduler.tasks.ingest", "1")
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 class TestRefusals:
