@@ -2,6 +2,7 @@
 
 When a master has become a replica, kombu v5.7.0 requests a lock right after connecting, is refused, and leaves the connection open
 (transport/redis.py, on_poll_init). Celery reconnects at once: ten times a second, until the process runs out of file descriptors.
+It does so, too, where Redis takes a connection and breaks it or refuses its first command, as to an account without the right for it.
 
 Everybody with Redis' password can put invalid messages into a queue. kombu raises what JSON or base64 says of one
 (transport/redis.py, _brpop_read), which would end the worker or the binder.
@@ -31,17 +32,20 @@ class Channel(redis.Channel):
 
 
 class Transport(redis.Transport):
-    """Closes a connection to a server that refuses writes, and pauses before Celery opens another."""
+    """Closes a connection to a server that refuses writes. Connections that don't last are a second apart."""
 
     Channel = Channel
+    # By the monotonic clock. Each connection has a transport of its own.
+    _next_at = 0.0
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """Register with the worker's event loop, to wait for messages."""
+        time.sleep(max(0.0, Transport._next_at - time.monotonic()))
+        Transport._next_at = time.monotonic() + _PAUSE_SECONDS
         try:
             super().register_with_event_loop(connection, loop)  # type: ignore[no-untyped-call] # kombu has few types
         except self.channel_errors:
             self.close_connection(connection)  # type: ignore[no-untyped-call]
-            time.sleep(_PAUSE_SECONDS)
             raise
 
 

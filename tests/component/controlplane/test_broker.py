@@ -134,3 +134,31 @@ def test_what_is_no_message_ends_no_worker_and_holds_up_none(tmp_path: Path, wro
             with suppress(TimeoutError):
                 connection.drain_events(timeout=1)
     assert came == ["before", "behind"]
+
+
+_WORKS = """
+import django
+django.setup()
+from controlplane.celery import app
+app.Worker(pool="threads", concurrency=1, queues=["ops"], without_heartbeat=True, without_gossip=True, without_mingle=True).start()
+"""
+
+
+def test_a_worker_connects_once_a_second_where_redis_takes_it_and_refuses_its_commands(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BERTH_", "DJANGO_"))}
+    with serving(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        client.acl_setuser("default", enabled=True, nopass=True, keys=["*"], categories=["+@all"], commands=["-brpop"])
+        given = {"BERTH_STATE_DIR": str(tmp_path), "BERTH_REDIS_URL": server.url, "BERTH_ROLE": "worker"}
+        given |= {"DJANGO_SETTINGS_MODULE": "controlplane.settings", "BERTH_SECRET_KEY": "s" * 64}
+        log = tmp_path / "log"
+        with log.open("wb") as output:
+            worker = subprocess.Popen([sys.executable, "-c", _WORKS], cwd=ROOT, env=kept | given, stderr=output)
+        try:
+            deadline = time.monotonic() + 60
+            while (begun := log.read_text().count("Connected to")) < 1 and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(4)
+            assert 1 <= log.read_text().count("Connected to") - begun <= 5
+        finally:
+            worker.kill()
+            worker.wait()
