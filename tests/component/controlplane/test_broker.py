@@ -136,6 +136,22 @@ def test_what_is_no_message_ends_no_worker_and_holds_up_none(tmp_path: Path, wro
     assert came == ["before", "behind"]
 
 
+def test_a_queue_that_no_worker_reads_keeps_its_newest_messages_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis_transport.use()
+    monkeypatch.setattr(redis_transport, "MOST_MESSAGES", 3)
+    with (
+        serving(tmp_path) as server,
+        Connection(server.url) as connection,
+        connection.SimpleQueue("ops") as queue,
+    ):
+        for number in range(5):
+            queue.put(number)
+        assert queue.qsize() == 3
+        assert [queue.get(timeout=5).payload for _ in range(3)] == [2, 3, 4]
+
+
 _WORKS = """
 import django
 django.setup()
