@@ -210,6 +210,7 @@ class Shipper:
         self._sources = [self._own]
         self._in_redis = 0
         self._away = False
+        self._trouble = Trouble()
         self._policy_known = False
         self._asked_at = self._house_kept_at = self._taken_over_at = -1e9
         self._stopping = threading.Event()
@@ -274,12 +275,13 @@ class Shipper:
                 self._ask()
             moved = [self._ship(source) for source in self._sources] if self._in_redis < MOST_IN_REDIS else []
         except StreamError as error:
-            if not self._away:
+            if self._trouble.is_news(str(error)):
                 logger.warning("Redis unreachable, records wait on disk: %s", error)
             self._away = True
             return False
         if self._away:
             logger.info("Redis reachable again")
+        self._trouble.is_news("")
         self._away = False
         return any(moved)
 

@@ -109,7 +109,7 @@ class DecisionStream:
         try:
             shipped, length, *_ = pipeline.execute()
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
         return Answer(None if shipped is None else int(shipped), length)
 
     def take_wanted(self, writer: str) -> Wanted | None:
@@ -125,7 +125,7 @@ class DecisionStream:
             found, _ = pipeline.execute()
             return None if found is None else msgspec.msgpack.decode(found, type=Wanted)
         except (redis.RedisError, msgspec.DecodeError) as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
 
     def set_shipped(self, writer: str, sequence: int) -> None:
         """Set the sequence of a writer's next record.
@@ -136,7 +136,7 @@ class DecisionStream:
         try:
             self._redis.hset(SHIPPED, writer, str(sequence))
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
 
     def forget(self, writer: str) -> None:
         """Forget a writer that has no records left.
@@ -147,7 +147,7 @@ class DecisionStream:
         try:
             self._redis.hdel(SHIPPED, writer)
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
 
     def read(self, count: int) -> list[Arrived]:
         """Return the first `count` records, and the rest of their entries. They stay in the stream: a second read returns the same.
@@ -166,7 +166,7 @@ class DecisionStream:
                     break
                 start = b"(" + entries[-1][0]
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
         return arrived
 
     def finish(self, ids: Sequence[bytes], wanted: dict[str, Wanted] | None = None) -> None:
@@ -183,7 +183,7 @@ class DecisionStream:
         try:
             pipeline.execute()
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
 
     def length(self) -> int:
         """Return the number of waiting entries.
@@ -194,7 +194,7 @@ class DecisionStream:
         try:
             return int(self._redis.xlen(STREAM))
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
 
     def eviction_policy(self) -> str:
         """Return Redis' maxmemory-policy; empty if Redis doesn't reveal it (managed servers forbid CONFIG).
@@ -207,7 +207,7 @@ class DecisionStream:
         except redis.ResponseError:
             return ""
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
         return str(found.get("maxmemory-policy", ""))
 
     def refusal(self) -> str:
@@ -224,8 +224,13 @@ class DecisionStream:
         except redis.ResponseError as error:
             return str(error).strip()
         except redis.RedisError as error:
-            raise StreamError(str(error)) from error
+            raise StreamError(_said(error)) from error
         return ""
+
+
+def _said(error: Exception) -> str:
+    """Return what Redis says, without the command of a pipeline, which redis-py quotes with the bytes of records."""
+    return str(error).rpartition(" of pipeline caused error: ")[2]
 
 
 def _arrived(entry_id: bytes, members: dict[bytes, bytes]) -> list[Arrived]:

@@ -19,6 +19,7 @@ from scheduler.decisions.masking import Masks
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.shipping import Depth
+from scheduler.decisions.spool import Trouble
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import SNAPSHOT_AGE
 from scheduler.models import Process
@@ -92,11 +93,11 @@ class Heartbeat:
         self._spooled = spooled
         self._noted = 0
         self._more = more
-        self._unreachable = False
+        self._trouble = Trouble()
         self._begun = False
 
     def write(self) -> None:
-        """Write the row and further state; an unavailable database is logged once."""
+        """Write the row and further state; an unavailable database is logged once for each cause."""
         age = self._live.age_seconds() if self._live.synced else None
         SNAPSHOT_AGE.set(-1 if age is None else age)
         revision, since = self._served()
@@ -118,11 +119,10 @@ class Heartbeat:
             self._more()
         except DatabaseError as error:
             connection.close()
-            if not self._unreachable:
+            if self._trouble.is_news(str(error).partition("\n")[0]):
                 logger.warning("the heartbeat can't be written: %s", error)
-            self._unreachable = True
         else:
-            self._unreachable = False
+            self._trouble.is_news("")
 
     def _begin(self, fields: Mapping[str, Any]) -> None:
         """Add the process to the list, and record its start: once, even if its row is deleted later."""

@@ -21,6 +21,7 @@ from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.models import Revision as RevisionRow
 from policies.publishing import NOTHING, stored_revision
+from scheduler.decisions.spool import Trouble
 from scheduler.metrics import PUBLISH_TO_SERVED
 from scheduler.serving.pace import Pace, switching_often
 
@@ -59,6 +60,7 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._unreachable = False
+        self._trouble = Trouble()
         # Number and digest of the last read Revision: a restored database can have a different one with the same number.
         self._seen: tuple[int, str] | None = None
         self._stored = NOTHING
@@ -97,12 +99,14 @@ class RevisionHolder:
             self._poll_once()
         except DatabaseError as error:
             connection.close()
-            if not self._unreachable:
+            # The first error is often only that the connection was ended; the cause is in the next one.
+            if self._trouble.is_news(str(error).partition("\n")[0]):
                 logger.warning("database unreachable, %s: %s", self._goes_on(), error)
             self._unreachable = True
         else:
             if self._unreachable:
                 logger.info("database reachable again")
+            self._trouble.is_news("")
             self._unreachable = False
 
     def rest(self) -> None:

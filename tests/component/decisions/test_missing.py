@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import DatabaseError
 from prometheus_client import generate_latest
 
 from policies.engine.objects.pod import Pod
@@ -14,6 +15,7 @@ from scheduler.decisions.metrics import GAPS
 from scheduler.decisions.missing import REASON, SILENT, database_now, missing, note_missing, note_numbered
 from scheduler.decisions.shipping import Depth
 from scheduler.models import Checkpoint, Decision, DecisionGap, Process
+from scheduler.serving import process
 from scheduler.serving.process import Heartbeat
 from tests.builders import make_pod
 from tests.recording import History, Prepared
@@ -89,6 +91,32 @@ def test_a_process_whose_clock_is_wrong_by_a_day_is_neither_gone_nor_alive_for_t
     assert missing(database_now()) == []
     assert [gap.last for gap in missing(database_now() + SILENT + timedelta(seconds=1))] == [49]
     assert abs(database_now() - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+def test_each_cause_for_which_a_heartbeat_is_not_written_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process.connection, "close", lambda: None)
+    causes = iter(["terminating connection", "read-only transaction", "read-only transaction"])
+
+    def refuse() -> None:
+        raise DatabaseError(next(causes))
+
+    live: Any = type("Live", (), {"synced": False})()
+    heartbeat = Heartbeat(
+        "extender",
+        live=live,
+        served=lambda: (0, None),
+        numbered=lambda: 0,
+        spooled=lambda: Depth(0, 0),
+        more=refuse,
+    )
+    for _ in range(3):
+        heartbeat.write()
+    assert caplog.messages == [
+        "the heartbeat can't be written: terminating connection",
+        "the heartbeat can't be written: read-only transaction",
+    ]
 
 
 def test_one_of_whom_nothing_was_ever_stored_leaves_a_gap_too() -> None:

@@ -87,6 +87,27 @@ def test_a_first_look_at_a_database_that_is_away_says_that_there_is_no_revision(
     assert caplog.messages == ["database unreachable, there is no Revision to serve yet: away"]
 
 
+def test_each_cause_for_which_the_database_is_away_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A database that a failover ends refuses its role or its connections afterwards; what it said first is no cause."""
+    causes = iter(["terminating connection", "too many connections\nLINE 1", "too many connections\nLINE 2"])
+
+    def away(*_arguments: Any) -> None:
+        raise DatabaseError(next(causes))
+
+    holder = make_holder(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(RevisionHolder, "_poll_once", away)
+        patched.setattr(revisions.connection, "close", lambda: None)
+        for _ in range(3):
+            holder.poll()
+    holder.poll()
+    said = [message.partition("yet: ")[2] for message in caplog.messages if message.startswith("database unreachable")]
+    assert said == ["terminating connection", "too many connections\nLINE 1"]
+    assert caplog.messages.count("database reachable again") == 1
+
+
 def test_a_start_without_a_database_serves_what_was_kept_on_disk(tmp_path: Path) -> None:
     number = publish("one")
     make_holder(tmp_path).poll()

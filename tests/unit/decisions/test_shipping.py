@@ -13,7 +13,7 @@ from scheduler.decisions.frames import Kind, frame
 from scheduler.decisions.segments import Position, Segments, take_over_the_dead
 from scheduler.decisions.shipping import MOST_IN_REDIS, Corrupt, Shipper, Stored
 from scheduler.decisions.spool import Spool
-from scheduler.decisions.stream import MOST_IN_ENTRY, Shipment, Wanted
+from scheduler.decisions.stream import MOST_IN_ENTRY, Shipment, StreamError, Wanted
 from scheduler.metrics import DECISIONS_WAITING
 from tests.recording import PLENTY, MemoryStream
 
@@ -112,6 +112,23 @@ class TestShipping:
         assert world.shipper.redis_reachable
         assert caplog.text.count("Redis reachable again") == 1
         assert world.payloads() == numbered(3)
+
+    def test_each_fault_of_redis_is_said_once(
+        self, world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever is thrown out first is refused later, by a password that has changed."""
+        said = iter(["Connection closed by server.", *["invalid username-password pair"] * 5])
+
+        def refuse(*_arguments: object) -> None:
+            raise StreamError(next(said))
+
+        world.write(*numbered(3))
+        monkeypatch.setattr(world.stream, "take_wanted", refuse)
+        world.ship()
+        assert caplog.messages == [
+            "Redis unreachable, records wait on disk: Connection closed by server.",
+            "Redis unreachable, records wait on disk: invalid username-password pair",
+        ]
 
     def test_what_waits_is_counted_while_redis_is_away_too(self, world: World) -> None:
         world.stream.away = True
