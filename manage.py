@@ -14,6 +14,8 @@ _INTERRUPTED = 130
 _NO_RIGHT = "42501"
 # Its classes of errors of a connection that was refused or ended; one that was never made has no code.
 _LOST = ("08", "57P")
+# Those of limits that an administrator sets: lock_timeout, statement_timeout, idle_in_transaction_session_timeout.
+_LIMITS = ("55P03", "57014", "25P03")
 
 
 def _why(error: DatabaseError) -> str:
@@ -36,6 +38,8 @@ def _why(error: DatabaseError) -> str:
     if not missing and isinstance(cause, psycopg.OperationalError) and (cause.sqlstate or _LOST[0]).startswith(_LOST):
         # As of a failover: it ended this command's connection, and is back already.
         return f"the database was away: {said}. It answers again: see what the command has done, and run it again"
+    if not missing and getattr(cause, "sqlstate", "") in _LIMITS:
+        return f"the database broke it off: {said}. See what the command has done, and run it again"
     return missing
 
 

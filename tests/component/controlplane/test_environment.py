@@ -201,6 +201,9 @@ def test_a_migration_that_breaks_off_says_what_it_met(tmp_path: Path) -> None:
     assert done.stderr.startswith("Traceback")
 
 
+BROKEN_OFF = "the database broke it off: terminating connection. See what the command has done, and run it again"
+
+
 @pytest.mark.parametrize(
     ("cause", "expected"),
     [
@@ -212,11 +215,14 @@ def test_a_migration_that_breaks_off_says_what_it_met(tmp_path: Path) -> None:
             psycopg.OperationalError("terminating connection"),
             "the database was away: terminating connection. It answers again: see what the command has done, and run it again",
         ),
+        (psycopg.errors.LockNotAvailable("terminating connection"), BROKEN_OFF),
+        (psycopg.errors.QueryCanceled("terminating connection"), BROKEN_OFF),
+        (psycopg.errors.IdleInTransactionSessionTimeout("terminating connection"), BROKEN_OFF),
         (psycopg.errors.DiskFull("terminating connection"), ""),
         (psycopg.errors.UniqueViolation("terminating connection"), ""),
     ],
 )
-def test_a_command_whose_database_was_away_for_a_moment_says_so_and_its_own_faults_keep_their_traceback(
+def test_a_command_that_the_database_ended_says_so_and_its_own_faults_keep_their_traceback(
     cause: psycopg.Error, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "missing_migrations", lambda: "")
