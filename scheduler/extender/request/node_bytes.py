@@ -20,6 +20,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from scheduler.cluster.nesting import end_of
+
 _NODES = b'"Nodes"'
 _NO_NODES = b'"Nodes":null'
 # A NodeList up to its first item. The decoder finds out whether it is the body's own: see `Body.around`.
@@ -388,5 +390,10 @@ class Reading:
                 return self._texts.keep(key, bytes(self._buffer[at : at + int(trailing[1]) - 1]).rstrip())
             if str(error) != _TRUNCATED:
                 raise
+        except RecursionError:
+            text = bytes(memoryview(self._buffer)[at:until])
+            if end := end_of(text):
+                self._too_few = 0
+                return self._texts.keep(key, text[:end])
         self._too_few = until - at
         return None

@@ -13,6 +13,7 @@ import msgspec
 from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
+from scheduler.cluster.nesting import bounded
 from scheduler.extender.request.wire import WireError, decode_json, pieces
 
 # No Kubernetes object is nested this deeply: its schema ends before. The decoder's own limit is above what recursion can handle.
@@ -136,7 +137,8 @@ class NodeCache:
         return before.after_heartbeat(item) if before is not None else None
 
 
-def _read_node(item: bytes, index: int) -> Node:
+def _read_node(sent: bytes, index: int) -> Node:
+    item = bounded(sent)  # its managedFields have any depth that its author likes
     decode_json(item)  # parts that no rule has read yet must be valid JSON too, for when one reads them
     try:
         node = Node.from_text(item)

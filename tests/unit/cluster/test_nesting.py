@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.cluster.nesting import MOST_LEVELS, bounded
+from scheduler.cluster.nesting import MOST_LEVELS, bounded, end_of
 from tests.nesting import DEEP
 
 
@@ -60,3 +60,14 @@ def test_what_is_no_json_is_taken_by_no_reader(text: str) -> None:
     sent = f"{nested(DEEP)}{text}".encode()
     with pytest.raises((msgspec.DecodeError, RecursionError)):
         msgspec.json.decode(bounded(sent + b"]"))
+
+
+@pytest.mark.parametrize("inside", ["1", '"}]\\\\"', '{"a":[]},"b":"]"'])
+def test_the_end_of_an_object_is_found_at_any_depth_once_it_is_there(inside: str) -> None:
+    text = f'[{{"a":"}}","b":{nested(10_000, inside)}}}]'.encode()
+    assert end_of(text + b',{"c":1}]') == len(text)
+    assert not end_of(text[:-1])
+
+
+def test_the_end_of_an_object_is_not_looked_for_without_end() -> None:
+    assert not end_of(b'{"":' + b'"",' * 1_000_000 + b"1}")

@@ -13,6 +13,8 @@ from scheduler.extender.request.node_bytes import Body, KnownNodes, Reading
 from scheduler.extender.request.wire import WireError, decode_args
 from tests.builders import make_pod
 
+# Go's JSON reader, and so any API server, takes no more.
+MOST_LEVELS = 10_000
 POD = make_pod(labels={"text": ',"Nodes":{"metadata":{},"items":[{}]},"NodeNames":null}', "Nodes": "of its own"})
 
 
@@ -226,6 +228,16 @@ class TestKnownNodes:
     def test_what_is_around_the_nodes_is_read_by_a_decoder(self, sent: bytes) -> None:
         found = read(KnownNodes(), sent)
         assert asked(sent if found is None else found) == asked(sent)
+
+    @pytest.mark.parametrize("step", [1 << 20, 700])
+    def test_a_node_is_recognised_however_deeply_its_managed_fields_are_nested(self, step: int) -> None:
+        fields = b'{"f:a":' * MOST_LEVELS + b"{}" + b"}" * MOST_LEVELS
+        deep = b'{"metadata":{"uid":"uid-b","managedFields":[{"fieldsV1":' + fields + b"}]}}"
+        known = KnownNodes()
+        for _ in range(2):
+            found = read(known, body(node("a"), deep, node("c")), step=step)
+            assert found is not None
+            assert found.nodes.at() == [node("a"), deep, node("c")]
 
     def test_a_large_object_is_not_scanned_again_with_each_byte(self, monkeypatch: pytest.MonkeyPatch) -> None:
         scanned: list[int] = []

@@ -106,6 +106,13 @@ class TestNodeCache:
             with pytest.raises(WireError, match=message):
                 cache.read([raw(make_node("n1")), item])
 
+    def test_a_node_is_read_however_deeply_its_managed_fields_are_nested(self) -> None:
+        deep = b'{"f:a":' * 9_000 + b"{}" + b"}" * 9_000
+        item = b'{"metadata":{"managedFields":[{"fieldsV1":' + deep + b'}],"name":"n","labels":{"a":"b"}}}'
+        (node,) = NodeCache().read([item])
+        assert (node.name, dict(node.labels)) == ("n", {"a": "b"})
+        assert msgspec.json.decode(node.text)["metadata"]["name"] == "n"
+
     def test_threads_share_it(self) -> None:
         cache = NodeCache(size=20)
         items = [raw(make_node(f"n{place}")) for place in range(30)]
