@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from scheduler.cluster.nesting import bounded
 from scheduler.extender.request.node_bytes import MARK, MAX_NODES, Body, KnownNodes, Reading, SentNodes
 
 
@@ -138,17 +139,25 @@ def decode_args(body: Sent) -> ExtenderArgs:
         WireError: it isn't such a body.
     """
     if not isinstance(body, Body):
-        _check_pieces(body)
+        body = _readable(body)
         return _with_bounds(_usual(body) or _args(_members(body), None))
-    around = _members(body.around())
+    around = _members(_readable(body.around()))
     is_whole = (nodes := _present(around.Nodes)) is not None and list(map(bytes, _node_items(nodes))) == [MARK]
     return _args(around, body.nodes) if is_whole else decode_args(body.whole())
 
 
-def _check_pieces(body: bytes) -> None:
+def _readable(body: bytes) -> bytes:
+    """Return a body that can be read recursively: the managedFields of its Pods have any depth.
+
+    kube-scheduler means to remove them, but until kubernetes#137473, merged in March 2026, its informer of Pods doesn't (kubernetes#132367).
+
+    Raises:
+        WireError: it has too many values.
+    """
     if len(body) > _FEW_BYTES and pieces(body) > MAX_BODY_PIECES:
         message = f"the body has more than {MAX_BODY_PIECES:,} values, by its commas and brackets"
         raise WireError(message)
+    return bounded(body)
 
 
 def pieces(text: bytes) -> int:
@@ -181,9 +190,13 @@ def _usual(body: bytes) -> ExtenderArgs | None:
 
 
 def pod_before(body: bytes, end: int) -> msgspec.Raw | None:
-    """Return the Pod of a body with names, which begin at `end`; None if there is more than the Pod before them."""
+    """Return the Pod of a body with names, which begin at `end`; None if there is more than the Pod before them.
+
+    Raises:
+        WireError: it has too many values.
+    """
     try:
-        found = _decode_before_names(body[:end] + b"}")
+        found = _decode_before_names(_readable(body[:end] + b"}"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return _present(found.Pod)
@@ -264,9 +277,8 @@ def _folded(body: Sent, kind: str) -> dict[str, msgspec.Raw]:
     if not body.strip():
         message = f"the body is empty; it must be an {kind} object as JSON"
         raise WireError(message)
-    _check_pieces(body)
     try:
-        return _by_fold(body)
+        return _by_fold(_readable(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"the body is not an {kind} object as JSON: {_without_content(error)}"
         raise WireError(message) from error

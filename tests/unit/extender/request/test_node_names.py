@@ -103,6 +103,13 @@ def test_a_body_of_another_form_is_left_to_the_decoder(body: bytes, answered: bo
     assert by_name.read(body, TABLE) is None
 
 
+def test_a_pod_is_read_however_deeply_its_managed_fields_are_nested() -> None:
+    deep = b"[" * 9_000 + b"]" * 9_000
+    asked = ByName().read(a_body(["n1"], {"metadata": {"name": "p", "managedFields": 0}}).replace(b"0", deep), TABLE)
+    assert asked is not None
+    assert RecentPods().read(asked.args.pod).name == "p"
+
+
 def test_a_pod_is_read_once_and_again_when_it_has_changed() -> None:
     pods = RecentPods()
     first, again = (pods.read(msgspec.Raw(json.dumps(make_pod("p")).encode())) for _ in range(2))
