@@ -94,7 +94,7 @@ def _fault(check: Callable[[], str]) -> str:
     try:
         return check()
     except Error as error:
-        logger.warning("not ready: %s", str(error).strip() or type(error).__name__)
+        logger.warning("not ready: %s", str(error).strip() or type(error).__name__, extra={"status_code": 503})
         return "can't be checked; the log of this process says why"
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+from http import HTTPStatus
 from http.client import responses
 
 from django.db import Error
@@ -18,7 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIMITIVE = (str, int, float, bool)
 _MINUTE = 60.0
-# Lines about refused requests that each second may have; the rest of them are counted in one line.
+# Lines that each second may have about refused requests, and about those that come too early; the rest are counted in one line.
 REFUSALS_A_SECOND = 10
 
 logger = logging.getLogger("berth.refusals")
@@ -55,6 +56,13 @@ def _is_refusal(record: logging.LogRecord) -> bool:
     return 400 <= getattr(record, "status_code", 0) < 500  # noqa: PLR2004
 
 
+def _is_unready(record: logging.LogRecord) -> bool:
+    """Return whether a request couldn't be answered for now: by 503, or as an extender answers kube-scheduler then."""
+    return getattr(record, "status_code", 0) == HTTPStatus.SERVICE_UNAVAILABLE or (
+        getattr(record, "outcome", "") == "not_ready"
+    )
+
+
 class KeyValueFormatter(_Formatter):
     """Writes `at=… level=… role=… logger=… message="…"` and the record's extra fields, always on one line."""
 
@@ -82,17 +90,31 @@ class WithoutPath(logging.Filter):
 
 
 class FewRefusals(logging.Filter):
-    """Passes so many lines a second about refused requests, which anybody can cause, and says how many others there were."""
+    """Passes so many lines a second about requests that are refused, or that come while Berth isn't ready, and counts the others.
+
+    Anybody can cause them. Each kind has its own lines: a flood of unknown URLs doesn't hide that the database is away.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.Lock()
-        self._until, self._passed, self._left_out = 0.0, 0, 0
+        self._refused, self._not_ready = _Few("refused requests"), _Few("requests that came while Berth wasn't ready")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the record unless it is about a refused request, and the second has had its lines."""
-        if not _is_refusal(record):
-            return True
+        """Keep the record unless it is about such a request, and the second has had its lines."""
+        if _is_refusal(record):
+            return self._refused.passes()
+        return not _is_unready(record) or self._not_ready.passes()
+
+
+class _Few:
+    """Lines about one thing, of which each second passes so many."""
+
+    def __init__(self, about: str) -> None:
+        self._about, self._lock = about, threading.Lock()
+        self._until, self._passed, self._left_out = 0.0, 0, 0
+
+    def passes(self) -> bool:
+        """Return whether one more line passes; the others are counted, and a line says how many there were."""
         now = time.monotonic()
         with self._lock:
             if now >= self._until:
@@ -107,7 +129,7 @@ class FewRefusals(logging.Filter):
         return False
 
     def _say_later(self) -> None:
-        # By a clock and not with the next refusal, which may never come.
+        # By a clock and not with the next line, which may never come.
         timer = threading.Timer(1.0, self._say)
         timer.daemon = True
         timer.start()
@@ -115,7 +137,7 @@ class FewRefusals(logging.Filter):
     def _say(self) -> None:
         with self._lock:
             number, self._left_out = self._left_out, 0
-        logger.warning("%d more lines about refused requests were left out", number)
+        logger.warning("%d more lines about %s were left out", number, self._about)
 
 
 class OncePerMinute(logging.Filter):

@@ -142,14 +142,21 @@ class VerbView(APIView):
         except WireError as error:
             return 400, Reply(encode_error(str(error))), "refused"
         except NotReadyError as error:
-            logger.warning("%s not answered: %s", self.verb, error, extra={"decision": error.decision})
+            more = {"decision": error.decision, "outcome": "not_ready"}
+            logger.warning("%s not answered: %s", self.verb, error, extra=more)
             return (
                 (200 if self.verb in HAS_ERROR else 503),
                 Reply(encode_error(str(error)), error.decision),
                 "not_ready",
             )
         except SpoolFullError as error:
-            logger.error("%s answers an error: the Decision can't be recorded: %s", self.verb, error)  # noqa: TRY400 - no fault
+            # An error, but no fault of the code, which would need a traceback.
+            logger.error(  # noqa: TRY400
+                "%s answers an error: the Decision can't be recorded: %s",
+                self.verb,
+                error,
+                extra={"outcome": "not_ready"},
+            )
             return (200 if self.verb in HAS_ERROR else 503), Reply(encode_error(NO_ROOM)), "not_ready"
         except Exception:
             logger.exception("%s failed", self.verb)

@@ -9,17 +9,22 @@ import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import redis
 import yaml
 from celery.apps import worker
 from celery.signals import celeryd_init
-from django.db import InternalError, OperationalError, ProgrammingError
-from django.test import Client
+from django.db import InternalError, OperationalError, ProgrammingError, connection
+from django.test import Client, RequestFactory
 
 from controlplane.celery import app
 from controlplane.logs import REFUSALS_A_SECOND, FewRefusals, JSONFormatter, KeyValueFormatter, WithoutPath, say_at_once
+from scheduler.decisions.spool import SpoolFullError
+from scheduler.extender.verbs.context import NotReadyError
+from scheduler.extender.verbs.handlers import VerbHandlers
+from scheduler.extender.views import VerbView
 
 
 def record(message: str, **extra: object) -> logging.LogRecord:
@@ -260,6 +265,56 @@ class TestRefusals:
             '"Internal Server Error" status_code=500',
         ]
         assert a_second_later
+
+    @pytest.mark.django_db
+    def test_probes_while_the_database_is_away_have_ten_lines_a_second_of_their_own(
+        self,
+        client: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        log: io.StringIO,
+        a_second_later: list[Callable[[], None]],
+    ) -> None:
+        for _ in range(30):
+            client.get("/nowhere", secure=True)
+
+        def refuse() -> None:
+            raise OperationalError
+
+        with monkeypatch.context() as away:
+            away.setattr(connection, "cursor", refuse)
+            for _ in range(30):
+                assert client.get("/readyz").status_code == 503
+        lines = log.getvalue().splitlines()[REFUSALS_A_SECOND:]
+        assert len(lines) == REFUSALS_A_SECOND
+        assert "not ready: OperationalError" in lines[0]
+
+        for say in a_second_later:
+            say()
+
+        *_, one, other = log.getvalue().splitlines()
+        assert "20 more lines about refused requests were left out" in one
+        # Each has a line for each of its two parts, and Django's own.
+        number = 30 * 3 - REFUSALS_A_SECOND
+        assert f"{number} more lines about requests that came while Berth wasn't ready were left out" in other
+
+    @pytest.mark.parametrize(
+        "error", [NotReadyError("not yet"), SpoolFullError("no space left")], ids=["early", "full"]
+    )
+    def test_calls_that_arent_answered_have_ten_lines_a_second(
+        self, error: Exception, log: io.StringIO, a_second_later: list[Callable[[], None]]
+    ) -> None:
+        class Refusing(VerbHandlers):
+            def __init__(self) -> None:
+                pass
+
+            def filter(self, body: object) -> NoReturn:
+                raise error
+
+        view = VerbView(verb="filter", answers=Refusing())
+        for _ in range(30):
+            view.post(RequestFactory().post("/filter", b"{}", content_type="application/json"))
+        assert len(log.getvalue().splitlines()) == REFUSALS_A_SECOND
+        assert len(a_second_later) == 1
 
 
 def test_what_celery_says_from_a_signals_handler_is_a_line_of_the_log(
