@@ -4,7 +4,6 @@ from collections import defaultdict
 from functools import cached_property
 from typing import Any
 
-import msgspec
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -79,11 +78,10 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
 
     @extend_schema_field(_DOCUMENT)
     def get_document(self, row: Assignment) -> dict[str, Any]:
-        """Return the document, with the numbers of the live Revision: in the row's column of jsonb 1e16 is a whole number."""
+        """Return the live document: in the row's column of jsonb 1e16 is a whole number, and it may be of another Revision."""
         known: KnownOfAssignments = self.context["known"]
-        if live := known.live.get(row.name):
-            row.params = msgspec.to_builtins(live.params)
-        return compiler.assignment_document(row)
+        live = known.live.get(row.name)
+        return document_of(live) if live else compiler.assignment_document(row)
 
 
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):

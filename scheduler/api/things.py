@@ -49,8 +49,9 @@ class ThingViewSet(ReadOnlyViewSet):
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return one object."""
-        response = super().retrieve(request, *args, **kwargs)
-        return tagged(response, _live_digest((self.kind, kwargs["name"])))
+        # Before the object: the digest of a Revision made in between would let its reader overwrite what they haven't seen.
+        digest = _live_digest((self.kind, kwargs["name"]))
+        return tagged(super().retrieve(request, *args, **kwargs), digest)
 
     @extend_schema(request=OpenApiTypes.OBJECT, responses=MadeSerializer, examples=EXAMPLES)
     def update(self, request: Request, name: str) -> Response:

@@ -1,6 +1,7 @@
 """Single acts over REST: a document put in place of what is live, pauses, exemptions, roll-backs, canary Pods."""
 
 import time
+from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -10,13 +11,16 @@ from django.test import Client
 from kombu.exceptions import OperationalError
 
 from policies import publishing
+from policies.engine.documents import document_of
 from policies.models import AuditEvent, Change, Revision
 from scheduler.api import canaries
+from scheduler.api.things import AssignmentDoor, RuleSetDoor
 from scheduler.models import CanaryRun
 from tests.builders import (
     TEAM_FILTER,
     assignment_document,
     exemption_document,
+    make_assignment,
     make_priority_class,
     make_rule_set,
     priority_class_document,
@@ -66,6 +70,48 @@ def test_what_is_there_is_replaced_by_who_has_seen_it(operator: Client) -> None:
     assert told(replaced)["changed"]
     assert replaced["ETag"] != tag
     assert Change.objects.first().reason == "because"  # type: ignore[union-attr]
+
+
+def test_who_reads_it_while_another_is_published_cant_overwrite_that_one(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    found = RuleSetDoor.get_object
+
+    def overtaken(door: RuleSetDoor) -> Any:
+        row = found(door)
+        Context().run(publish_all, make_rule_set("web", filters=OTHER["spec"]["filters"]))
+        return row
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RuleSetDoor, "get_object", overtaken)
+        read = ask(operator, "get", "/rule-sets/web")
+    document = told(read)["published"]
+    assert document["spec"]["filters"] == WEB["spec"]["filters"]
+    document["metadata"]["description"] = "of teams"
+    told(ask(operator, "put", "/rule-sets/web", document, match=read["ETag"]), 412)
+
+
+@pytest.mark.parametrize("path", ["/assignments", "/assignments/all-web"])
+def test_an_assignment_that_is_published_while_it_is_read_is_shown_as_it_was_or_as_it_is(
+    path: str, operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = [{"name": "s", "expression": "params.factor", "bounds": [0, 10]}]
+    former, later = (make_assignment("all-web", "web", order=order, params={"factor": order}) for order in (5, 7))
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER], scores=scores, params={"factor": 1}), former)
+    rows = AssignmentDoor.filter_queryset
+
+    def overtaken(door: AssignmentDoor, queryset: Any) -> Any:
+        read = rows(door, queryset)
+        assert len(read) == 1
+        Context().run(publish_all, later)
+        return read
+
+    with monkeypatch.context() as patched:
+        patched.setattr(AssignmentDoor, "filter_queryset", overtaken)
+        answer = told(ask(operator, "get", path))
+    shown = answer["results"][0] if "results" in answer else answer
+    assert shown["document"] in (document_of(former), document_of(later))
 
 
 def test_who_saw_it_before_is_told_by_which_revision_it_became_another_and_not_of_the_newest(operator: Client) -> None:
