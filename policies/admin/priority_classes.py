@@ -139,10 +139,10 @@ class PriorityClassAdmin(RowAdmin):
         return super().changelist_view(request, {**(extra_context or {}), **extra})
 
     def has_put_back_permission(self, request: HttpRequest, object_id: Any = None) -> bool:
-        """Return whether this person may publish, and others changed the class in the cluster."""
+        """Return whether this person may publish, and others changed the class in the cluster. Who confirms too late is told so."""
         names = PriorityClass.objects.filter(pk=object_id).values("name")
         drifted = ClusterPriorityClass.objects.filter(name__in=names, state=ClusterPriorityClass.State.DRIFTED)
-        return may_publish(request) and drifted.exists()
+        return may_publish(request) and (request.method == "POST" or drifted.exists())
 
     def columns_of(self, value: Any) -> dict[str, Any]:
         """Return the columns of a PriorityClass' row."""
@@ -165,7 +165,8 @@ class PriorityClassAdmin(RowAdmin):
                 effect=f"Overwrites the cluster's {row} with the version published here. No Revision is made; Pods keep their priority.",
                 button="Put back",
                 back=back,
-                changes=[found.message],
+                changes=[found.message] if found.message else [],
+                faults=publishing.faults_of_putting_back(found),
                 digest=publishing.digest_of_putting_back(row.name),
                 danger=True,
             )

@@ -112,6 +112,13 @@ def digest_of_putting_back(name: str) -> str:
     return digest_of_shown(*_put_back_sides(name))
 
 
+def faults_of_putting_back(found: ClusterPriorityClass) -> list[str]:
+    """Return why there is nothing to put back, as after a colleague did it; none if there is something."""
+    if found.state in PUT_BACK_STATES:
+        return []
+    return [f"Nothing to do: {found.name} isn't drifted or refused in the cluster."]
+
+
 def _put_back_sides(name: str) -> tuple[object, object]:
     there = ClusterPriorityClass.objects.filter(pk=name).values_list(
         "state", "message", "value", "global_default", "preemption_policy", "description"

@@ -194,6 +194,7 @@ def put_back(request: HttpRequest, name: str) -> HttpResponse:
             button="Put back",
             back=_url(name),
             changes=[found.message] if found.message else [],
+            faults=publishing.faults_of_putting_back(found),
             digest=publishing.digest_of_putting_back(name),
             danger=True,
         )

@@ -7,7 +7,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from policies import publishing
-from policies.models import Change, ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
+from policies.models import AuditEvent, Change, ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
 from tests.component.pages import change_url, confirmed, form_data, get, stage, text_of
@@ -207,6 +207,21 @@ def test_what_others_changed_is_shown_and_put_back(operator: Client, server: Pri
     look(server)
     assert server.classes["batch"]["description"] == "Batch that may wait"
     assert LogEntry.objects.filter(change_message="Put back in the cluster: no").exists()
+
+
+@pytest.mark.parametrize("of", ["Berth", "the cluster"])
+def test_who_puts_back_second_is_told_that_there_is_nothing_to_do(
+    of: str, operator: Client, server: PriorityServer
+) -> None:
+    url = put_back_url() if of == "Berth" else "/admin/scheduler/priority-classes/batch/put-back/"
+    server.have("batch", description="by hand")
+    make_due()
+    look(server)
+    sent = {"reason": "no", "digest": get(operator, url).context["confirmation"].digest}
+    assert operator.post(url, sent).status_code == 302
+    look(server)
+    assert "Nothing to do: batch isn't drifted or refused in the cluster." in text_of(operator.post(url, sent))
+    assert AuditEvent.objects.filter(kind="put-back").count() == 1
 
 
 def test_a_refusal_stands_beside_the_class_and_on_the_first_page(operator: Client, server: PriorityServer) -> None:
