@@ -1,5 +1,6 @@
 """The table of rights, and the manifest in the repository that is made from it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,13 @@ def test_the_page_on_security_names_every_resource_that_a_process_may_touch(comp
 
     named = {right.resource for right in rights_of(component, reviews_tokens=True)} - said_together
     assert {resource for resource in named if resource.removesuffix("s") not in row} == set()
+
+
+def test_the_account_that_the_page_on_clusters_runs_which_and_scenario_with_may_get_what_these_read() -> None:
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    (account,) = re.findall(r"exec deploy/berth-(\w+) -- python manage\.py which", page)
+    got = {right.resource for right in rights_of(account, ()) if "get" in right.verbs}
+    assert got >= {"pods", "namespaces", "deployments"}
 
 
 def test_a_manifest_for_another_namespace_names_no_other() -> None:
