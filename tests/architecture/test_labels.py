@@ -39,6 +39,6 @@ def test_each_label_that_a_page_of_the_docs_names_is_on_a_page_of_the_admin(page
     assert {label for label in _labels(page) if not _is_label(label)} == set()
 
 
-def test_labels_are_found() -> None:
+def test_labels_are_found_on_the_pages_and_a_wrong_one_is_told() -> None:
     assert len({label for page in PAGES for label in _labels(page)}) > 50
     assert not _is_label("Open again")

@@ -201,7 +201,7 @@ def test_accounts_are_a_superusers(who: str) -> None:
 
 @pytest.mark.parametrize("who", PEOPLE)
 @pytest.mark.usefixtures("rows")
-def test_reading_changes_nothing(who: str) -> None:
+def test_reading_any_page_changes_nothing_whoever_reads(who: str) -> None:
     client, before, asked, answers = knocking(who), state(), pages(), {}
     for path in paths():
         for method in ("head", "options", "get") if WHOLE else ("get",):

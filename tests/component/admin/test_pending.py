@@ -434,7 +434,7 @@ def test_who_has_no_role_sees_none_of_it(client: Client, path: str) -> None:
     assert client.get(path).status_code in {302, 401, 403}
 
 
-def test_looking_writes_nothing(auditor: Client, waiting: str) -> None:
+def test_looking_at_what_waits_writes_nothing(auditor: Client, waiting: str) -> None:
     before = (Decision.objects.count(), PendingPod.objects.count())
     for path in (PAGE, f"{PAGE}?by=owner", f"/admin/scheduler/decision/{waiting}/remedies/", REST):
         get(auditor, path)

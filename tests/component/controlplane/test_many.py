@@ -135,7 +135,9 @@ def make_rule_sets(first: int, last: int) -> None:
         "/api/v1/assignments",
     ],
 )
-def test_the_list_of(page: str, operator: Client, counting: Callable[[], Any]) -> None:
+def test_a_list_asks_no_more_queries_for_many_rows_than_for_few(
+    page: str, operator: Client, counting: Callable[[], Any]
+) -> None:
     make_rule_sets(0, MANY)
     operator.get(page)
     with counting() as few:

@@ -269,7 +269,7 @@ def test_a_decision_is_a_matrix_of_nodes_and_rules(auditor: Client, published: R
         ("assignment=all", 0), ("pod_uid=uid-9", 1),
     ],
 )  # fmt: skip
-def test_decisions_are_found(auditor: Client, query: str, found: int) -> None:
+def test_decisions_are_found_by_the_parameters_of_the_url(auditor: Client, query: str, found: int) -> None:
     make_decision()
     make_decision(verb="bind", error="gone", revision=2)
     make_decision(pod_namespace="batch", pod_name="night", pod_uid="uid-9", feasible=0)

@@ -508,7 +508,7 @@ def test_who_may_not_sign_in_is_locked_out_by_the_right_password_like_by_a_wrong
     assert AuditEvent.objects.filter(kind=AuditKind.LOG_IN_FAILED, thing_name="robot").exists()
 
 
-def test_a_lock_ends(client: Client, settings: Any) -> None:
+def test_an_account_that_was_locked_may_sign_in_once_the_lock_ends(client: Client, settings: Any) -> None:
     User.objects.create_user("sam", password="a long enough password", is_staff=True)
     for _ in range(settings.AXES_FAILURE_LIMIT):
         sign_in(client, "sam", "a guess")

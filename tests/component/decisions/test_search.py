@@ -126,7 +126,7 @@ def some() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("some")
-def test_decisions_are_narrowed(given: dict[str, str], found: list[str]) -> None:
+def test_decisions_are_narrowed_to_what_matches_each_given_field(given: dict[str, str], found: list[str]) -> None:
     assert find(**given) == found
 
 

@@ -388,7 +388,9 @@ class TestCommand:
             call_command("ledger", "new-key", str(tmp_path / "key"), "--name", name)
         assert not [*tmp_path.iterdir()]
 
-    def test_it_signs_now(self, environment: Any, ledgered: Ledgered, capsys: Any) -> None:
+    def test_it_signs_at_once_and_names_the_setting_where_there_is_no_key(
+        self, environment: Any, ledgered: Ledgered, capsys: Any
+    ) -> None:
         ledgered.record(1)
         call_command("ledger", "checkpoint")
         assert capsys.readouterr().out == "1 checkpoint signed\n"

@@ -64,7 +64,7 @@ def test_assignments_come_as_documents(auditor: Client, published: Revision) -> 
     ("query", "count"),
     [("", 2), ("verb=bind", 1), ("refused=true", 1), ("refused=false", 1), ("revision=1", 2), ("pod_name=x", 0)],
 )
-def test_decisions_are_filtered(auditor: Client, query: str, count: int) -> None:
+def test_decisions_are_filtered_by_the_parameters_of_the_url(auditor: Client, query: str, count: int) -> None:
     make_decision()
     make_decision(verb="bind", feasible=0)
     assert len(_json(auditor, f"/api/v1/decisions?{query}")["results"]) == count

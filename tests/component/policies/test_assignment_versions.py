@@ -94,7 +94,7 @@ class TestThePage:
             ("?before=x&after=y", "From version 2 to version 3"),
         ],
     )
-    def test_compares_any_two(self, auditor: Client, query: str, said: str) -> None:
+    def test_compares_any_two_versions_that_the_url_names(self, auditor: Client, query: str, said: str) -> None:
         assert said in text_of(get(auditor, f"{PAGE}{query}"))
 
     def test_goes_back_after_it_was_confirmed(self, operator: Client) -> None:
@@ -123,7 +123,7 @@ class TestThePage:
         assert "3 versions: compare versions or go back to one" in text_of(page)
 
 
-def test_rest_has_them(auditor: Client) -> None:
+def test_rest_has_the_versions_with_who_made_each_live(auditor: Client) -> None:
     found = auditor.get("/api/v1/assignments/shop").json()["versions"]
     assert [each["number"] for each in found] == [1, 2, 3]
     assert [each["is_live"] for each in found] == [False, False, True]

@@ -153,7 +153,7 @@ def test_archiving_says_what_goes(operator: Client) -> None:
     assert "Full YAML diff: 0 lines added" in text_of(page)
 
 
-def test_tests_are_named() -> None:
+def test_tests_that_come_go_and_change_are_named() -> None:
     def tested(*names: str, best: str = "n1") -> Any:
         return team("1 > 0", tests=[{"name": name, "pod": {}, "expect": {"best": best}} for name in names])
 

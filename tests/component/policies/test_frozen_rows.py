@@ -81,7 +81,9 @@ def _hold(since: int, **fields: object) -> Callable[[RuleSetVersion], object]:
         pytest.param(lambda v: RuleSetVersion.objects.update(state="live"), id="an unknown state"),
     ],
 )
-def test_the_database_refuses(version: RuleSetVersion, act: Callable[[RuleSetVersion], object]) -> None:
+def test_the_database_refuses_what_would_change_history(
+    version: RuleSetVersion, act: Callable[[RuleSetVersion], object]
+) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         act(version)
 

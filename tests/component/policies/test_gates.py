@@ -107,7 +107,7 @@ class TestAsking:
         with pytest.raises(PublishingError, match="auditor may not run the gate"):
             publishing.run_gate(change=opened(), by=auditor)
 
-    def test_old_runs_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_oldest_runs_go_when_there_are_too_many(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gates, "_KEPT", 3)
         change = opened()
         for _ in range(5):
@@ -478,7 +478,7 @@ class TestSettings:
         assert asked[0] == asked[1]
         assert (said.count("replaced"), said.count("holds")) == (5, 1)
 
-    def test_nobody_else_does(self) -> None:
+    def test_who_may_not_change_its_checks_is_refused(self) -> None:
         operator = User.objects.create_user("operator")
         operator.groups.add(Group.objects.get(name="Operator"))
         with pytest.raises(PublishingError, match="operator may not change the gate's checks"):

@@ -282,7 +282,7 @@ class TestEndsWithItsTarget:
             ("Assignment/all", Edit("Assignment", "all", None), make_assignment("all", "web")),
         ],
     )
-    def test_whatever_removes_it(self, target: str, gone: Edit, is_again: Any) -> None:
+    def test_it_ends_whatever_removes_its_target(self, target: str, gone: Edit, is_again: Any) -> None:
         if gone.value is None and gone.kind == "RuleSet":
             publish(Edit("Assignment", "all", None))
         suspended: list[Any] = [make_pause(target=target)]
@@ -381,7 +381,7 @@ class TestCommands:
         found: dict[str, Any] = json.loads(out.getvalue())
         return found
 
-    def test_pause_and_resume(self) -> None:
+    def test_what_pause_suspends_holds_until_resume(self) -> None:
         found = self.run("pause", "RuleSet/web/team", "--reason", "nodes move", "--until", "2030-01-01T00:00:00+01:00")
         assert (found["ok"], found["revision"], found["state"]) == (True, live().number, "published")
         assert [each.until for each in live().pauses] == ["2029-12-31T23:00:00Z"]

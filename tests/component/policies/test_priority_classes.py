@@ -262,7 +262,7 @@ class TestFrozenVersions:
             "DELETE FROM policies_priorityclassversion",
         ],
     )
-    def test_the_database_refuses(self, statement: str) -> None:
+    def test_the_database_refuses_to_change_a_published_version(self, statement: str) -> None:
         save()
         publish_all()
         with pytest.raises(IntegrityError), transaction.atomic(), connection.cursor() as cursor:

@@ -62,7 +62,7 @@ class TestConnect:
         with pytest.raises(errors.APIUnavailableError):
             client.get(path="/version")
 
-    def test_needs_no_server(self, tmp_path: Path) -> None:
+    def test_connecting_needs_no_server_and_the_first_request_says_so(self, tmp_path: Path) -> None:
         """The API server may be away at start; the first request says so."""
         client = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
         with pytest.raises(errors.APIUnavailableError) as caught:
@@ -107,7 +107,7 @@ class TestConnect:
 class TestCredentials:
     """Who asks."""
 
-    def test_sends_the_token(self, tmp_path: Path) -> None:
+    def test_sends_the_token_of_the_kubeconfig_with_each_request(self, tmp_path: Path) -> None:
         """A bearer token goes with each request."""
         with serving(lambda _: Answer(body=b"{}")) as server:
             Client.connect(write_kubeconfig(tmp_path, server.url, {"token": "secret"})).get(path="/version")
@@ -357,7 +357,7 @@ class TestStream:
             with pytest.raises(errors.APIUnavailableError):
                 next(stream)
 
-    def test_notices_silence(self, tmp_path: Path) -> None:
+    def test_a_stream_ends_with_an_error_once_the_server_is_silent_too_long(self, tmp_path: Path) -> None:
         """A dead connection that nobody closed."""
         with serving(lambda _: Answer(stream=[b"{}\n", 3.0])) as server:
             client = Client.connect(write_kubeconfig(tmp_path, server.url))

@@ -145,7 +145,7 @@ class TestOnEvent:
         assert deleted is not None
         assert (deleted.kind, deleted.before, deleted.resource_version) == ("deleted", modified.object, "13")
 
-    def test_tells_nothing_twice(self) -> None:
+    def test_tells_no_event_that_the_server_repeats(self) -> None:
         """After a reconnect the server may repeat itself."""
         reflection = listed(pod_json("a", version="9"))
         assert reflection.on_event(seen("ADDED", pod_json("a", version="9"))) is None

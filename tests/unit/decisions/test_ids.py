@@ -22,5 +22,5 @@ def test_ids_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert uuid.UUID(found[-1]).int >> 80 == 1_800_000_000_000
 
 
-def test_ids_differ() -> None:
+def test_a_thousand_ids_made_at_once_all_differ() -> None:
     assert len({new_id() for _ in range(1_000)}) == 1_000

@@ -99,7 +99,7 @@ def same(one: Answer, other: Answer) -> bool:
 
 class TestPack:
     @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
-    def test_numbers_read_back(self, numbers: list[int]) -> None:
+    def test_numbers_read_back_as_they_were_packed(self, numbers: list[int]) -> None:
         packed = pack(np.array(numbers, dtype=np.int64))
         assert packed.numbers().tolist() == numbers
 
@@ -117,13 +117,13 @@ class TestPack:
 
 class TestOrder:
     @given(st.lists(st.integers(-1, 300) | st.integers(-1, 70_000), max_size=20))
-    def test_rows_read_back(self, rows: list[int]) -> None:
+    def test_rows_read_back_in_the_order_in_which_they_were_stored(self, rows: list[int]) -> None:
         stored = store_order(np.array(rows, dtype=np.intp), [f"n{row}" for row in rows])
         assert stored.rows().tolist() == rows
         assert stored.unknown == ["n-1"] * rows.count(-1)
 
     @given(st.lists(st.tuples(st.integers(-1, 70_000), st.integers(1, 300)), max_size=20))
-    def test_runs_read_back(self, runs: list[tuple[int, int]]) -> None:
+    def test_rows_in_runs_read_back_as_they_were_stored(self, runs: list[tuple[int, int]]) -> None:
         rows = np.array([row for first, length in runs for row in range(first, first + length)], dtype=np.int32)
         assert store_order(rows, [""] * len(rows)).rows().tolist() == rows.tolist()
 

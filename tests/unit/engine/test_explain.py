@@ -312,7 +312,7 @@ class TestBuiltins:
         found = explain_builtin("HostName", make_pod(nodeName="n9"))
         assert found.sentence.endswith("The Pod names n9. The only node that passes is n9.")
 
-    def test_conditions_are_listed(self) -> None:
+    def test_conditions_of_the_node_are_listed_where_they_refuse_it(self) -> None:
         node = make_node()
         node["status"]["conditions"] = [
             {"type": "Ready", "status": "Unknown"},

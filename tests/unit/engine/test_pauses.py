@@ -156,7 +156,7 @@ class TestExemption:
     def test_of_a_rule_set_is_of_all_its_rules(self) -> None:
         assert choose(make_exemption()).enforced is None
 
-    def test_ends(self) -> None:
+    def test_one_that_has_ended_suspends_no_rule(self) -> None:
         assert choose(make_exemption(), now=datetime(2026, 2, 1, tzinfo=UTC)).enforced is not None
 
     def test_of_several_entries_takes_what_any_of_them_takes(self) -> None:

@@ -128,7 +128,7 @@ def wanted(requirement: dict[str, Any]) -> dict[str, Any]:
 
 
 class TestReadRuleSet:
-    def test_reads_every_member(self) -> None:
+    def test_every_member_of_a_rule_set_is_read(self) -> None:
         rule_set = read_rule_set(FULL_RULE_SET)
         assert rule_set.name == "web-on-web"
         first = rule_set.spec.filters[0]
@@ -363,7 +363,7 @@ class TestRules:
         assert faults == {"reason": "must be at most 128 characters, not 129"}
 
     @pytest.mark.parametrize(("weight", "fine"), [(0, False), (1, True), (MAX_WEIGHT, True), (MAX_WEIGHT + 1, False)])
-    def test_weights_have_limits(self, weight: int, fine: bool) -> None:
+    def test_a_weight_outside_its_limits_is_a_fault(self, weight: int, fine: bool) -> None:
         assert (score_faults(name="x", expression="1", weight=weight) == {}) is fine
 
     @pytest.mark.parametrize("weight", [True, 1.5, "1", [1]])
@@ -556,7 +556,7 @@ class TestTests:
 
 
 class TestReadAssignment:
-    def test_reads_every_member(self) -> None:
+    def test_every_member_of_an_assignment_is_read(self) -> None:
         assignment = read_assignment(FULL_ASSIGNMENT)
         assert (assignment.rule_set, assignment.order, assignment.mode) == ("web-on-web", 7, "shadow")
         assert assignment.match.namespace_selector.match_labels == {"kind": "prod"}

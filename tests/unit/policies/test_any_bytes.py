@@ -103,7 +103,9 @@ class TestBounds:
     FORMS = pytest.mark.parametrize("form", ["{}", "\t{}", "# libyaml reads it otherwise: \u2028\n{}"], ids=["plain", "tabs", "slow"])  # fmt: skip
 
     @FORMS
-    def test_depth(self, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_document_nested_deeper_than_the_limit_is_refused(
+        self, form: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(manifests, "MAX_NESTING", 5)
         assert outcome(form.format("[[[[[0]]]]]")) == [[[[[[0]]]]]]
         assert outcome(form.format('{"a": {"a": {"a": {"a": {"a": 0}}}}}'))

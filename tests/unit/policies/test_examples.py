@@ -33,7 +33,7 @@ def rule_sets(path: Path) -> list[RuleSet]:
     return [value for value in read(path) if isinstance(value, RuleSet)]
 
 
-def test_there_are_examples() -> None:
+def test_there_are_examples_for_the_tests_below() -> None:
     assert FILES
 
 

@@ -63,7 +63,7 @@ class TestPins:
             pins.pin(uid, first)
         assert [pins.of(uid) for uid in ("a", "b", "c")] == [first, None, first]
 
-    def test_threads_share_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_threads_that_share_them_get_the_revisions_that_they_pinned(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(revisions, "_MAX_PINS", 50)
         pins, known = Pins(), [revision(number) for number in range(4)]
         wrong: list[str] = []

@@ -319,7 +319,7 @@ class TestWhatIsCounted:
 
 
 class TestTogether:
-    def test_nothing_costs_nothing(self) -> None:
+    def test_no_expressions_are_never_too_costly(self) -> None:
         assert too_costly_together([]) is None
 
     def test_the_most_costly_is_named(self) -> None:

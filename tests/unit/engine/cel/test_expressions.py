@@ -560,7 +560,7 @@ class TestRefusal:
             pytest.param("true ||\n[1].exists(node, true)", 2, 1 + len("[1].exists"), id="a name of Berth's"),
         ],
     )
-    def test_carries_its_position(self, source: str, line: int, column: int) -> None:
+    def test_carries_the_line_and_column_of_the_fault(self, source: str, line: int, column: int) -> None:
         with pytest.raises(ExpressionError, match=r"\w") as caught:
             Expression(source, Result.BOOLEAN)
         assert (caught.value.line, caught.value.column) == (line, column)

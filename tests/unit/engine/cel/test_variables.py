@@ -199,7 +199,7 @@ class TestTheNamespace:
         expression = Expression("namespaceObject.metadata.labels.team == 'web'", Result.BOOLEAN)
         assert expression.pod_paths == {("metadata", "namespace")}
 
-    def test_has_nothing_else(self) -> None:
+    def test_a_field_that_it_lacks_is_refused_and_the_known_ones_are_named(self) -> None:
         for field, known in [("status.phase", "metadata"), ("metadata.annotations.team", "labels, name")]:
             with pytest.raises(ExpressionError, match=f"known are {known}"):
                 Expression(f"namespaceObject.{field} == 'web'", Result.BOOLEAN).check_fields()

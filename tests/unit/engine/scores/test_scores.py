@@ -40,7 +40,7 @@ class TestResources:
         )
         return None if found is None else found["n1"]
 
-    def test_weights_count(self) -> None:
+    def test_weights_of_resources_count_in_the_mean(self) -> None:
         pod = make_pod(requests={"cpu": "2", "memory": "4Gi"})
         assert self.score("LeastRequestedPriority", pod) == (50 + 75) // 2
         weighed = [{"name": "cpu", "weight": 3}, {"name": "memory"}]
@@ -164,7 +164,7 @@ class TestResources:
             ("EqualPriority", {"unknown": 1}),
         ],
     )
-    def test_arguments_are_checked(self, name: str, arguments: JSON) -> None:
+    def test_wrong_arguments_of_a_score_are_refused(self, name: str, arguments: JSON) -> None:
         with pytest.raises(msgspec.ValidationError):
             points(name, make_pod(), snapshot_of([self.NODE]), **arguments)
 

@@ -20,7 +20,7 @@ def raw(value: Any) -> bytes:
 
 
 class TestReadPod:
-    def test_makes_a_pod(self) -> None:
+    def test_makes_a_pod_of_the_json_that_was_sent(self) -> None:
         pod = read_pod(
             msgspec.Raw(raw(make_pod("web", namespace="shop", labels={"app": "x"}, requests={"cpu": "250m"})))
         )
@@ -113,7 +113,7 @@ class TestNodeCache:
         assert (node.name, dict(node.labels)) == ("n", {"a": "b"})
         assert msgspec.json.decode(node.text)["metadata"]["name"] == "n"
 
-    def test_threads_share_it(self) -> None:
+    def test_threads_that_share_it_get_the_nodes_that_they_asked_for(self) -> None:
         cache = NodeCache(size=20)
         items = [raw(make_node(f"n{place}")) for place in range(30)]
         found: list[list[Node]] = []

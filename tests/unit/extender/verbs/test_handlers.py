@@ -267,7 +267,7 @@ CHOICES = [
 class TestWhenBerthCannotKnow:
     """The table in docs/operations.md, cell by cell."""
 
-    def test_filter(self, cause: str, choice: str) -> None:
+    def test_filter_answers_as_the_rule_set_chose(self, cause: str, choice: str) -> None:
         setting = Setting({**NOT_N3, "failures": {cause: choice}}, conditions=AWAY[cause])
         found = setting.filter(a_pod())
         refused = found["FailedAndUnresolvableNodes"]
@@ -281,7 +281,7 @@ class TestWhenBerthCannotKnow:
         assert found["Error"] == ""
         assert bool(setting.recorder.records[-1].error) == (choice != "lastKnown")
 
-    def test_prioritize(self, cause: str, choice: str) -> None:
+    def test_prioritize_scores_only_by_what_was_known_last(self, cause: str, choice: str) -> None:
         scores = [{"name": "two", "expression": "node.metadata.name == 'n2' ? 10 : 0", "bounds": [0, 10]}]
         setting = Setting({"scores": scores, "failures": {cause: choice}}, conditions=AWAY[cause])
         best = 10 if choice == "lastKnown" else 0
@@ -293,7 +293,7 @@ class TestWhenBerthCannotKnow:
         )
         assert list(setting.prioritize(a_pod(), ["n1"])) == ["n1"]
 
-    def test_preempt(self, cause: str, choice: str) -> None:
+    def test_preempt_names_nodes_only_where_the_rule_set_lets_pods_pass(self, cause: str, choice: str) -> None:
         victims = [{"name": "none", "expression": "victim.metadata.name != 'v'", "reason": "stays"}]
         setting = Setting(
             {"victims": victims, "failures": {cause: choice}},
