@@ -18,6 +18,7 @@ from policies.api.documents import EXAMPLES, MadeSerializer, made_of, read_whole
 from policies.api.pauses import REASON, reason_of
 from policies.api.problems import FaultsError, UnlookedError
 from policies.engine.errors import Fault
+from policies.models import Change
 from policies.publishing import Key, Kind, OvertakenError
 from scheduler.applying import Documents, Wish, apply, examine_documents, unknown_rule_sets
 
@@ -66,11 +67,12 @@ class ThingViewSet(ReadOnlyViewSet):
         looked = has_tags or is_for_new(request)
         try:
             expected = expected_of(request, _live_digest(key)) if has_tags else ""
-            return self._apply(request, documents, key, expected)
+            change = self._apply(request, documents, key, expected)
         except OvertakenError as error:
             if looked:
                 raise
             raise UnlookedError from error
+        return _answer(change, before=expected, after=publishing.content_digest(value))
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def destroy(self, request: Request, name: str) -> Response:
@@ -79,15 +81,15 @@ class ThingViewSet(ReadOnlyViewSet):
         if key not in publishing.values_of(publishing.current_revision()):
             message = f"No {self.kind} {name} is live."
             raise NotFound(message)
-        return self._apply(request, Documents(removed=[key]), key, expected_of(request, _live_digest(key)))
+        expected = expected_of(request, _live_digest(key))
+        return _answer(self._apply(request, Documents(removed=[key]), key, expected), before=expected, after="")
 
-    def _apply(self, request: Request, documents: Documents, key: Key, expected: str) -> Response:
+    def _apply(self, request: Request, documents: Documents, key: Key, expected: str) -> Change | None:
         kind, name = key
         act = "Remove" if documents.removed else "Put"
         wish = Wish(title=f"{act} {kind} {name}", reason=reason_of(request), submit=True, expected={key: expected})
         examined = examine_documents(documents, asks_cluster=True)
-        applied = apply(documents, wish, by=by_of(request), examined=examined)
-        return tagged(Response(made_of(applied.change)), _live_digest(key))
+        return apply(documents, wish, by=by_of(request), examined=examined).change
 
 
 def _like(queryset: QuerySet[Any], pattern: str) -> QuerySet[Any]:
@@ -100,6 +102,15 @@ def _like(queryset: QuerySet[Any], pattern: str) -> QuerySet[Any]:
     # without a time limit. fnmatch doesn't backtrack like that.
     names = found.order_by().values_list("name", flat=True)
     return found.filter(name__in=[name for name in names if fnmatchcase(name, pattern)])
+
+
+def _answer(change: Change | None, *, before: str, after: str) -> Response:
+    """Return what came of a document, with the digest of what its sender has seen: afterwards, or before if it isn't live yet.
+
+    What is live by now may be somebody else's next version.
+    """
+    is_live = change is None or change.state == Change.State.PUBLISHED
+    return tagged(Response(made_of(change)), after if is_live else before)
 
 
 def _live_digest(key: Key) -> str:

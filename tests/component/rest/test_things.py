@@ -15,6 +15,7 @@ from policies.engine.documents import document_of
 from policies.models import AuditEvent, Change, Revision
 from scheduler.api import canaries
 from scheduler.api.things import AssignmentDoor, RuleSetDoor
+from scheduler.applying import apply
 from scheduler.models import CanaryRun
 from tests.builders import (
     TEAM_FILTER,
@@ -112,6 +113,32 @@ def test_an_assignment_that_is_published_while_it_is_read_is_shown_as_it_was_or_
         answer = told(ask(operator, "get", path))
     shown = answer["results"][0] if "results" in answer else answer
     assert shown["document"] in (document_of(former), document_of(later))
+
+
+def test_who_put_it_while_another_is_published_cant_overwrite_that_one(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(*args: Any, **named: Any) -> Any:
+        applied = apply(*args, **named)
+        publish_all(make_rule_set("web", filters=OTHER["spec"]["filters"]))
+        return applied
+
+    with monkeypatch.context() as patched:
+        patched.setattr("scheduler.api.things.apply", overtaken)
+        tag = ask(operator, "put", "/rule-sets/web", WEB)["ETag"]
+    document = {**WEB, "metadata": {"name": "web", "description": "of teams"}}
+    told(ask(operator, "put", "/rule-sets/web", document, match=tag), 412)
+
+
+def test_what_waits_for_review_is_answered_with_the_tag_of_what_its_sender_saw(
+    operator: Client, request: pytest.FixtureRequest
+) -> None:
+    publish_all(make_priority_class("batch", 7))
+    request.getfixturevalue("reviewed")
+    seen = ask(operator, "get", "/priority-classes/batch")["ETag"]
+    for method, body in (("put", priority_class_document("batch")), ("delete", None)):
+        sent = ask(operator, method, "/priority-classes/batch", body, match=seen)
+        assert (told(sent)["state"], sent["ETag"]) == ("in_review", seen)
 
 
 def test_who_saw_it_before_is_told_by_which_revision_it_became_another_and_not_of_the_newest(operator: Client) -> None:
