@@ -1,6 +1,5 @@
 """`manage.py lint FILE…`: print every fault of rule documents, with file, line and path."""
 
-import sys
 from argparse import ArgumentParser
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking
 from policies.engine.errors import RuleSetError
+from policies.management.files import FileText, texts_of
 from policies.manifests import Located, documents_in
 from policies.wording import counted
 
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the files."""
         parser.add_argument(
-            "files", nargs="+", metavar="FILE", type=Path, help="a file of documents, - for standard input"
+            "files", nargs="+", metavar="FILE", help="a file of documents, a folder of them, or - for standard input"
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -39,33 +39,32 @@ class Command(BaseCommand):
         self.stdout.write("no faults")
 
 
-def lint_files(paths: Iterable[Path], notes: list[str]) -> Iterator[str]:
+def lint_files(names: Iterable[Path | str], notes: list[str]) -> Iterator[str]:
     """Yield a line for each fault of files that are checked together; only one for a fault that several profiles share.
 
     Notes about skipped documents are added to `notes`.
     """
     given: list[tuple[Located, str]] = []
-    for path in paths:
-        yield from _read_file(path, given, notes)
+    for each in texts_of(map(str, names)):
+        yield from _read_file(each, given, notes)
     checked = checking.faults_together((item.document, file) for item, file in given)
     told = (item.describe(fault) for (item, _), faults in zip(given, checked, strict=True) for fault in faults)
     yield from dict.fromkeys(told)
 
 
-def _read_file(path: Path, given: list[tuple[Located, str]], notes: list[str]) -> Iterator[str]:
+def _read_file(file: FileText, given: list[tuple[Located, str]], notes: list[str]) -> Iterator[str]:
+    if file.fault:
+        yield f"{file.name}:1: can't be read: {file.fault}"
+        return
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        documents = checking.read_documents(text, str(path))
+        documents = checking.read_documents(file.text, file.name)
     except RuleSetError as error:
         yield from (fault.message for fault in error.faults)
-        return
-    except (OSError, UnicodeDecodeError) as error:
-        yield f"{path}:1: can't be read: {error}"
         return
     try:
         held = documents_in(documents)
     except RuleSetError as error:
-        yield from (f"{path}:1: {fault.message}" for fault in error.faults)
+        yield from (f"{file.name}:1: {fault.message}" for fault in error.faults)
         return
-    given += [(item, str(path)) for item in held.documents]
-    notes += [f"{path}: {held.note}"] if held.note else []
+    given += [(item, file.name) for item in held.documents]
+    notes += [f"{file.name}: {held.note}"] if held.note else []

@@ -1,6 +1,5 @@
 """`manage.py apply [--publish] FILE…`: apply rule documents from files to the running system, by a Change."""
 
-import sys
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from policies import manifests, publishing
 from policies.management.command import BerthCommand
+from policies.management.files import texts_of
 from policies.origin import system_user
 from policies.publishing.gates import FOUND
 from policies.wording import counted, visible
@@ -40,7 +40,9 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="a file of documents, a folder of them, or - for standard input"
+        )
         parser.add_argument(
             "--publish", action="store_true", help="publish the Change; refused where review is required"
         )
@@ -59,7 +61,7 @@ class Command(BerthCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read all files, open the Change, publish it, report."""
-        title = options["title"] or _title_of([Path(file).name for file in options["files"]])
+        title = options["title"] or _title_of([Path(file).name or file for file in options["files"]])
         wish = Wish(title=title, reason=options["reason"], publish=options["publish"])
         try:
             documents = read(options)
@@ -111,12 +113,12 @@ def read(options: Mapping[str, Any], done: str = "applied") -> Documents:
         CommandError: with every fault in them.
     """
     texts, faults = [], []
-    for file in options["files"]:
-        try:
-            texts.append((file, sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            message = f"not readable: {error}"
-            faults.append(FileFault(file, "", message, 0, f"{file}: {message}"))
+    for file in texts_of(options["files"]):
+        if file.fault:
+            message = f"not readable: {file.fault}"
+            faults.append(FileFault(file.name, "", message, 0, f"{file.name}: {message}"))
+        else:
+            texts.append((file.name, file.text))
     try:
         documents = read_files(texts, faults=faults)
     except DocumentsError as error:

@@ -36,7 +36,9 @@ class Command(BerthCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("files", nargs="+", metavar="FILE", help="a file of documents, - for standard input")
+        parser.add_argument(
+            "files", nargs="+", metavar="FILE", help="a file of documents, a folder of them, or - for standard input"
+        )
         parser.add_argument("--prune", metavar="SCOPE", action="append", default=[], help="as in apply")
         add_keeper(parser)
         parser.add_argument(

@@ -61,6 +61,42 @@ def test_a_dash_in_place_of_a_file_is_standard_input(command: tuple[str, ...], m
     assert "-:1: kind: must be RuleSet" in f"{out.getvalue()}{caught.value}"
 
 
+def test_a_folder_is_all_its_documents_as_to_the_command_berth(manifest: Path, tmp_path: Path) -> None:
+    (tmp_path / "classes" / ".git").mkdir(parents=True)
+    (tmp_path / "classes" / "README.md").write_text("none of the documents")
+    (tmp_path / "classes" / ".git" / "other.yaml").write_text("kind: RuleSets")
+    (tmp_path / "classes" / "again").symlink_to("..")
+    low = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "low"}, "value": 1}
+    (tmp_path / "classes" / "low.json").write_text(manifests.to_json(low))
+    assert _run("lint", str(tmp_path)) == "no faults\n"
+    said = _run("apply", str(tmp_path))
+    assert f"apply {tmp_path.name}" in said
+    assert "PriorityClass low added" in said
+    assert "rule set web added" in said
+    with pytest.raises(SystemExit):
+        _run("plan", "--no-cluster", str(tmp_path))
+
+
+@pytest.mark.parametrize("command", [("lint",), ("plan", "--no-cluster"), ("apply", "--prune", "web")])
+def test_a_folder_of_which_something_cant_be_read_is_refused(command: tuple[str, ...], tmp_path: Path) -> None:
+    out = io.StringIO()
+    with pytest.raises(CommandError) as empty:
+        call_command(*command, str(tmp_path), stdout=out)
+    (tmp_path / "web.yaml").symlink_to(tmp_path / "elsewhere" / "web.yaml")
+    with pytest.raises(CommandError) as dangling:
+        call_command(*command, str(tmp_path), stdout=out)
+    said = f"{out.getvalue()}{empty.value}{dangling.value}"
+    assert "there is no YAML or JSON file in this folder: if it should hold nothing, put a file there with {api" in said
+    assert "web.yaml'" in said
+    assert "Is a directory" not in said
+
+
+def test_a_change_of_the_folder_where_one_is_has_a_title(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(manifest.parent)
+    _run("apply", ".")
+    assert Change.objects.get().title == "apply ."
+
+
 def test_apply_opens_a_change_and_publishes_nothing(manifest: Path) -> None:
     said = _run("apply", str(manifest))
     assert f"{Change.objects.get()} was opened: apply web.yaml" in said
