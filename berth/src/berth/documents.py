@@ -182,7 +182,7 @@ def apply(server: Server, given: Namespace) -> Answer:
 
 def _title_of(files: list[str]) -> str:
     """Return the title of a Change of these files."""
-    names = [printable(Path(name).name) for name in files]
+    names = [printable(Path(name).name or name) for name in files]
     if len(names) <= _NAMED_IN_TITLE:
         return f"apply {' '.join(names)}"
     return f"apply {len(names)} files: {', '.join(names[:_NAMED_IN_TITLE])} and {len(names) - _NAMED_IN_TITLE} more"

@@ -207,6 +207,17 @@ def test_of_a_commits_message_the_subject_is_the_title(berth: Berth, stub: Stub,
     assert stub.asked[0]["body"]["title"] == f"Web Pods fit{'!' * 188}"
 
 
+def test_the_folder_where_one_is_gives_a_title(
+    berth: Berth, stub: Stub, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(file).parent)
+    stub.answer("POST", "/changes/apply", {"ok": True, "change": None, "revision": None, "changes": []})
+
+    berth("apply", ".")
+
+    assert stub.asked[0]["body"]["title"] == "apply ."
+
+
 def test_a_title_that_is_too_long_is_cut_and_that_is_said(berth: Berth, stub: Stub, file: str) -> None:
     done = {"ok": True, "change": 4, "is_new": True, "revision": None, "changes": [], "notes": ["as it was"]}
     stub.answer("POST", "/changes/apply", done)
