@@ -82,11 +82,19 @@ def moment_to_come(text: str) -> datetime:
     """
     unit = _UNITS.get(text[-1:])
     if unit is None or not text[:-1].isascii() or not text[:-1].isdigit():
-        return moment(text)
+        return _moment_or(text)
     try:
         return timezone.now().replace(microsecond=0) + int(text[:-1]) * unit
     except (ValueError, OverflowError) as error:
         message = f"{text[:40]!r} is too far away"
+        raise ArgumentTypeError(message) from error
+
+
+def _moment_or(text: str) -> datetime:
+    try:
+        return moment(text)
+    except ArgumentTypeError as error:
+        message = f"{error}; or 90m, 2h, 3d from now"
         raise ArgumentTypeError(message) from error
 
 
