@@ -1,6 +1,6 @@
 """The command's arguments: for `berth --help`, and for docs/command.md, which is generated from them."""
 
-from argparse import Action, ArgumentError, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -57,6 +57,20 @@ class _NotEmpty(Action):
         setattr(namespace, self.dest, values)
 
 
+class _Misplaced(Action):
+    """Refuses an option before the command: else argparse takes its argument for the command."""
+
+    def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
+        """Refuse it.
+
+        Raises:
+            ArgumentError: always.
+        """
+        del namespace, values
+        message = f"stands after the command, such as: {parser.prog} status {option_string}"
+        raise ArgumentError(self, f"{message} {self.metavar}" if self.metavar else message)
+
+
 class _Wide(HelpFormatter):
     """Uses the same width on every terminal, so that the generated reference is always the same."""
 
@@ -78,6 +92,9 @@ def build_parser(prog: str = "berth") -> ArgumentParser:
         formatter_class=_Top,
     )
     whole.add_argument("--version", action="version", version=f"{prog} {VERSION}", help="print the version")
+    for names, metavar in ((("--output", "-o"), "FORMAT"), (("--server",), "URL"), (("--context",), "CONTEXT")):
+        whole.add_argument(*names, action=_Misplaced, default=SUPPRESS, metavar=metavar, help=SUPPRESS)
+    whole.add_argument("--from-kubeconfig", action=_Misplaced, nargs=0, default=SUPPRESS, help=SUPPRESS)
     commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def add(name: str, says: str, *, asks_server: bool = True) -> ArgumentParser:

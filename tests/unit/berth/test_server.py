@@ -294,3 +294,20 @@ def test_names_from_the_server_dont_steer_a_terminal(berth: Berth, stub: Stub) -
     stub.answer("GET", "/changes/4", {"number": 4, "state": "draft", "title": "\x1b[2Jgone\u202e"})
 
     assert berth("changes", "4").out == "Change 4 draft: \\x1b[2Jgone\\x202e\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("--server", "http://berth", "status"), "--server URL"),
+        (("-o", "json", "status"), "-o FORMAT"),
+        (("--from-kubeconfig", "status"), "--from-kubeconfig"),
+    ],
+)
+def test_an_option_before_the_command_is_refused_with_its_place(
+    berth: Berth, stub: Stub, arguments: tuple[str, ...], option: str
+) -> None:
+    ran = berth(*arguments)
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"stands after the command, such as: berth status {option}\n" in ran.err
