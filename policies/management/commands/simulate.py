@@ -11,17 +11,20 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking
 from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
-from policies.engine.errors import ObjectError, RuleSetError
-from policies.engine.objects.cluster_objects import ClusterObjects
+from policies.engine.documents import moment_of
+from policies.engine.errors import Fault, ObjectError, RuleSetError
+from policies.engine.objects.cluster_objects import MEMBERS, ClusterObjects
 from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.reading import Reader
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.status import Code, Status
 
 _SUCCESS = Status(Code.SUCCESS)
+_MEMBERS = {"pod", "nodes", "pods", "namespaces", "now", *MEMBERS}
 
 
 class Command(BaseCommand):
@@ -100,7 +103,7 @@ def read_case(case: Any) -> Cycle:
     other objects that rules read.
 
     Raises:
-        ObjectError: it has no Pod, or something in it isn't a Kubernetes object.
+        ObjectError: it has no Pod, an unknown member, or something in it isn't a Kubernetes object.
     """
     if not isinstance(case, dict):
         message = "a case must be an object"
@@ -108,6 +111,7 @@ def read_case(case: Any) -> Cycle:
     if case.get("pod") is None:
         message = 'a case must have a Pod: {"pod": {"metadata": {"name": "a"}}, "nodes": []}'
         raise ObjectError(message)
+    _refuse_unknown(case)
     nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
     metadata = [Namespace.from_json(item).metadata for item in case.get("namespaces") or ()]
@@ -117,12 +121,19 @@ def read_case(case: Any) -> Cycle:
     return Cycle(pod=Pod.from_json(case["pod"]), snapshot=snapshot, now=now)
 
 
+def _refuse_unknown(case: dict[str, Any]) -> None:
+    faults: list[Fault] = []
+    Reader(case, "", faults, _MEMBERS)
+    if faults:
+        raise ObjectError("; ".join(map(str, faults)))
+
+
 def _read_time(value: Any) -> datetime:
-    try:
-        return datetime.fromisoformat(value)
-    except (TypeError, ValueError) as error:
-        message = "now: must be a time, such as 2026-03-29T01:30:00Z"
-        raise ObjectError(message) from error
+    found = moment_of(value) if isinstance(value, str) else None
+    if found is None:
+        message = "now: must be a time with its zone, such as 2026-03-29T01:30:00Z"
+        raise ObjectError(message)
+    return found
 
 
 def simulate(rule_set: CompiledRuleSet, case: Cycle, *, whole: bool = False) -> dict[str, Any]:
