@@ -3,6 +3,8 @@
 import io
 import itertools
 import os
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from scheduler.evidence.selection import Case
 from scheduler.ledger.note import Signer
-from tests.archives import SEED, TRIALS, asked, berth_verify, check, exported, packed, signed_anew
+from tests.archives import BERTH_VERIFY, SEED, TRIALS, asked, berth_verify, check, exported, packed, signed_anew
 from tests.ledgers import SIGNER, Ledgered
 
 pytestmark = pytest.mark.django_db
@@ -226,3 +228,32 @@ def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> 
     for part in (0.2, 0.6, 0.9):
         path.write_bytes(data[: int(len(data) * part)])
         assert check(path)[0] != []
+
+
+@pytest.mark.parametrize(
+    ("streams", "archive", "code"),
+    [
+        pytest.param(">/dev/full", "cut-off.tar", 2, id="the disk is full"),
+        pytest.param("--output json >/dev/full", "cut-off.tar", 2, id="the disk is full, and a program reads"),
+        pytest.param(">&-", "cut-off.tar", 1, id="what is wrong, on a closed output"),
+        pytest.param("2>&-", "not-there.tar", 2, id="why it can't check, on a closed output"),
+    ],
+)
+def test_an_exit_code_says_what_was_found_only_where_it_could_be_said(
+    streams: str, archive: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "cut-off.tar").write_bytes(b"nothing")
+    (tmp_path / "keys.pub").write_text(f"{SIGNER.verifier}\n")
+    command = f'"{sys.executable}" -I "{BERTH_VERIFY}" {archive} --keys keys.pub {streams}'
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert ("the result can't be written: [Errno 28]" in done.stderr) == ("/dev/full" in streams)
+
+
+def test_a_pipe_is_no_archive_that_was_cut_off() -> None:
+    reads, writes = os.pipe()
+    with pytest.raises(berth_verify.UnusableError, match="is no file, and an archive is read here and there"):
+        berth_verify.Archive(f"/dev/fd/{reads}")
+    os.close(reads)
+    os.close(writes)
