@@ -58,16 +58,13 @@ class Command(BerthCommand):
         if fault := fault_of(case, timezone.now()):
             raise CommandError(fault)
         out: Path = options["out"]
-        # Before the export is noted in the history: it must not name an archive that nobody could write.
-        _refuse_what_is_there(out)
-        if not out.parent.is_dir():
-            message = f"there is no folder {out.parent} for the archive: make it, or give another --out"
-            raise CommandError(message)
         try:
-            by = system_user()
+            _refuse_what_is_there(out)
+            if not out.parent.is_dir():
+                message = f"there is no folder {out.parent} for the archive: make it, or give another --out"
+                raise CommandError(message)
             read_signer()  # without the key the export would fail
-            note_export(case, by=by)
-            counts = _write(case, out, by)
+            counts = _write(case, out, system_user())
         except (DamagedError, KeyFileError, OSError) as error:
             raise CommandError(str(error)) from error
         rows = ", ".join(f"{number:,} {log}" for log, number in counts.items())
@@ -79,6 +76,8 @@ def _write(case: Case, out: Path, by: str) -> dict[str, int]:
     with NamedTemporaryFile(dir=out.parent, prefix=f"{out.name}.", suffix=".part", delete=False) as file:
         fresh = Path(file.name)
         try:
+            # Not before the file is there: the history must not name an archive that nobody could write.
+            note_export(case, by=by)
             counts = export(case, file, by=by, now=datetime.now(UTC))
             file.close()
             _refuse_what_is_there(out)

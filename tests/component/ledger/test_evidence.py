@@ -537,6 +537,10 @@ def test_the_command_writes_an_archive_once_and_for_its_owner(history: Ledgered,
             call_command("evidence", "--out", str(tmp_path / "other"), *wrong)
     with pytest.raises(CommandError, match=r"there is no folder .*gone for the archive"):
         call_command("evidence", "--out", str(tmp_path / "gone" / "out.tar"))
+    # The first may be read and not written, as another account's folder; the second has a name that the temporary file's is too long for.
+    for unwritable in ("/proc/out.tar", str(tmp_path / ("x" * 250)), str(tmp_path / ("x" * 300))):
+        with pytest.raises(CommandError, match=r"No such file or directory|File name too long"):
+            call_command("evidence", "--out", unwritable)
     assert AuditEvent.objects.filter(kind="export").count() == exports
 
 
