@@ -62,7 +62,7 @@ class Command(BerthCommand):
         folder = given or checkpoint_dir()
         try:
             resume = _Resume(options["resume"], self._say_progress if options["output"] == "text" else lambda *_: None)
-            verifiers = read_public(options["keys"]) if options["keys"] else known_verifiers()
+            verifiers = _trusted(options["keys"]) if options["keys"] else known_verifiers()
             reports = verify(verifiers, folder, resume.progress, resume.tell, options["processes"])
             resume.end()
         except (KeyFileError, OSError, msgspec.DecodeError) as error:
@@ -131,6 +131,19 @@ class _Resume:
             fresh = self._path.with_name(f"{self._path.name}.new")
             fresh.write_bytes(msgspec.json.encode(self.progress))
             fresh.replace(self._path)
+
+
+def _trusted(path: Path) -> list[Verifier]:
+    """Return the public keys of a file.
+
+    Raises:
+        KeyFileError: it can't be read, or has none: each checkpoint would be called wrong.
+    """
+    found = read_public(path)
+    if not found:
+        message = f"{path} holds no public key: lines NAME+ID+KEY, as in the .pub file beside the ledger's key"
+        raise KeyFileError(message)
+    return found
 
 
 def _printable(text: str) -> str:

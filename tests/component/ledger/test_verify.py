@@ -742,6 +742,14 @@ class TestCommand:
         with pytest.raises(CommandError, match=r"decisions: decisions\.checkpoints, line 1: "):
             call_command("verify", "--keys", keys, "--checkpoints", str(history.outside))
 
+    def test_a_file_without_a_key_is_refused_and_no_checkpoint_called_wrong(
+        self, history: Ledgered, tmp_path: Path
+    ) -> None:
+        empty = tmp_path / "empty.pub"
+        empty.write_text("# none yet\n")
+        with pytest.raises(CommandError, match=r"empty\.pub holds no public key"):
+            call_command("verify", "--keys", str(empty))
+
     def test_it_goes_on_where_it_was(self, history: Ledgered, keys: str, tmp_path: Any, capsys: Any) -> None:
         for _ in range(2):
             call_command("verify", "--keys", keys, "--resume", str(tmp_path / "run"))
