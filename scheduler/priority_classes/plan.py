@@ -156,7 +156,9 @@ def ending(begun: Replacement, step: Step | None, found: Found | None) -> tuple[
     if found is None:
         return None
     if found.uid == begun.uid:
-        return None if step.act in {Act.REPLACE, Act.WAIT} else ("given up", "It isn't wanted any more.")
+        # Where a finalizer holds the deleted class, it is missing only later, and is put back then if it stays.
+        is_unfinished = step.act in {Act.REPLACE, Act.WAIT} or found.is_going
+        return None if is_unfinished else ("given up", "It isn't wanted any more.")
     if found.refused:
         return "put back", found.refused_why
     if step.wanted is not None and found.is_managed and not any(_fixed(step.wanted, found)):

@@ -211,6 +211,22 @@ def test_a_former_global_default_is_put_back_as_it(berth: Berth) -> None:
     assert (value(berth), berth.server.classes["batch"]["globalDefault"]) == (1000, True)
 
 
+@pytest.mark.parametrize(("policy", "ended"), [("Keep", "put back"), ("Delete", "given up")])
+def test_a_class_that_a_finalizer_holds_and_that_is_removed_here_meanwhile_is_put_back_if_it_stays(
+    berth: Berth, policy: str, ended: str
+) -> None:
+    berth.never_misses = False
+    berth.server.classes["batch"]["metadata"]["finalizers"] = ["example.org/inventory"]
+    berth.look([NEW])
+    removed = [msgspec.structs.replace(NEW, deletion_policy=policy)]
+    settle(berth, [], withdrawn=removed)
+    assert "deletionTimestamp" in berth.server.classes["batch"]["metadata"]
+    del berth.server.classes["batch"]  # who set the finalizer took it off
+    settle(berth, [], withdrawn=removed)
+    assert berth.ended == [ended]
+    assert [each["value"] for each in berth.server.classes.values()] == ([1000] if policy == "Keep" else [])
+
+
 def test_an_adopted_class_that_is_made_anew_is_still_one_that_berth_never_deletes(berth: Berth) -> None:
     berth.never_misses = False
     berth.server.classes.clear()
