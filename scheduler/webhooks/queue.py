@@ -120,7 +120,7 @@ def _send(taken: _Taken) -> Answer:
 
 
 def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
-    """Record the result of an attempt, and the time of the next one."""
+    """Record the result of an attempt, and the time of the next one; nothing where another process has taken the delivery."""
     row, hook = taken.row, taken.hook
     said = answer.said[:_MAX_SAID]
     outcome = "delivered" if answer.is_good else "failed"
@@ -135,9 +135,9 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
             logger.warning(
                 "webhook %s: delivery %d failed, attempt %d: %s", hook.name, row.pk, row.attempts, answer.why
             )
-        Delivery.objects.filter(pk=row.pk).update(
-            state=state, status=answer.status, said=said, next_at=now + (after or timedelta())
-        )
+        mine = Delivery.objects.filter(pk=row.pk, attempts=row.attempts)
+        if not mine.update(state=state, status=answer.status, said=said, next_at=now + (after or timedelta())):
+            return  # its lease ended while this process stood still: another has sent it, and holds the webhook
         Webhook.objects.filter(pk=hook.pk).update(
             held_until=rest, failures=failures, said="" if answer.is_good else answer.why[:_MAX_SAID]
         )

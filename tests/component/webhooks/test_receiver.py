@@ -206,6 +206,18 @@ def test_what_a_killed_sender_had_taken_is_sent_by_another_once_its_lease_ends(r
     assert [each["body"]["number"] for each in receiver.taken()] == [1, 2]
 
 
+def test_a_sender_that_stood_still_notes_nothing_about_what_another_has_sent_meanwhile(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1)
+    (stopped,) = queue._take(clock.now)
+    clock.goes_on()
+    assert queue.deliver(now=clock) == 1
+    queue._note(stopped, Answer(None, "no answer within 20 s"), clock.now)
+    assert states() == [State.DELIVERED]
+    row.refresh_from_db()
+    assert (row.failures, row.held_until, row.said) == (0, None, "")
+
+
 def test_nothing_waits_for_the_day_by_which_the_clock_was_set_back(receiver: Receiver) -> None:
     row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
     waiting(row, 1, 2)
