@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies.publishing import audit
-from policies.publishing.actors import By, name_of
+from policies.publishing.actors import By, lock_account, name_of
 from policies.publishing.silence import is_silent
 from scheduler.evidence.export import DamagedError, export, note_export
 from scheduler.evidence.selection import Case, fault_of
@@ -54,6 +54,7 @@ def ask(case: Case, *, by: By, now: datetime) -> EvidenceExport:
         raise EvidenceError(fault)
     asked_by = name_of(by)
     with transaction.atomic():
+        lock_account(by)
         under_way = Q(state__in=[_State.QUEUED, _State.RUNNING])
         if EvidenceExport.objects.filter(under_way, asked_by=asked_by).exists():
             message = "The archive that you asked for before is still being made."

@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from policies.publishing import audit
-from policies.publishing.actors import By, name_of
+from policies.publishing.actors import By, lock_account, name_of
 from policies.publishing.silence import is_silent
 from scheduler.evidence.verify import LogReport, Progress, verify_each
 from scheduler.ledger.keys import KeyFileError, known_verifiers
@@ -52,6 +52,7 @@ def ask(*, by: By, now: datetime) -> Verification:
     Raises:
         UnderWayError: one is under way, which gives the same result.
     """
+    lock_account(by)
     if Verification.objects.filter(state__in=[_State.QUEUED, _State.RUNNING]).exists():
         raise UnderWayError
     kept = list(Verification.objects.values_list("pk", flat=True)[: _KEPT - 1])

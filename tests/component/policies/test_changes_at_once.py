@@ -3,7 +3,9 @@
 import hashlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,10 +15,15 @@ from django.utils import timezone
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
-from policies.publishing import Edit, PublishingError, acts
+from policies.publishing import Edit, PublishingError, acts, audit
 from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
 from scheduler.backtest.runs import Span, start_backtest
+from scheduler.evidence import runs, verifications
+from scheduler.evidence.runs import EvidenceError
+from scheduler.evidence.selection import Case
+from scheduler.evidence.verifications import UnderWayError
 from scheduler.history.holds import make_hold
+from scheduler.models import EvidenceExport, Verification
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.people import person
@@ -258,6 +265,31 @@ def test_a_hold_and_a_backtest_that_a_double_click_asks_for_are_made_once() -> N
         lambda _: make_hold(by=alice, now=now, reason="case 7", pod_namespace="d").pk,
     ):
         assert len(set(at_once(4, ask))) == 1
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has one writer, which a waiting test would hold up"
+)
+def test_an_archive_and_a_verification_that_a_double_click_asks_for_are_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alice, now = person("alice", "Operator"), timezone.now()
+    came, record = Counter[str](), audit.record_event
+
+    def record_once_the_other_has_come(kind: str, **said: Any) -> None:
+        came[kind] += 1
+        until(lambda: came[kind] > 1 or somebody_waits())
+        record(kind, **said)
+
+    def click(_: int) -> None:
+        with suppress(EvidenceError):
+            runs.ask(Case(), by=alice, now=now)
+        with suppress(UnderWayError):
+            verifications.ask(by=alice, now=now)
+
+    monkeypatch.setattr(audit, "record_event", record_once_the_other_has_come)
+    at_once(2, click)
+    assert (EvidenceExport.objects.count(), Verification.objects.count()) == (1, 1)
 
 
 def somebody_waits() -> bool:
