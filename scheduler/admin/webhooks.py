@@ -158,7 +158,12 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
 def renew(request: HttpRequest, number: int) -> HttpResponse:
     """Make a new secret, and show it."""
     row = get_object_or_404(Webhook, pk=number)
-    return _secret(request, row, keeping.renew_secret(row, by=person(request)))
+    try:
+        secret = keeping.renew_secret(row, by=person(request))
+    except keeping.WebhookError as error:
+        messages.error(request, str(error))
+        return HttpResponseRedirect(reverse("webhooks"))
+    return _secret(request, row, secret)
 
 
 @admin.site.admin_view

@@ -82,11 +82,21 @@ def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str
     return _saved(row, AuditKind.WEBHOOK_CHANGE, by)
 
 
+@transaction.atomic
 def renew_secret(row: Webhook, *, by: By) -> str:
-    """Sign with a new secret from now on; return the secret, which is shown once."""
+    """Sign with a new secret from now on; return the secret, which is shown once.
+
+    Raises:
+        WebhookError: it was removed meanwhile.
+    """
+    # Read again: saving `row` would undo what others changed since it was read, and make a removed webhook anew.
+    present = Webhook.objects.select_for_update().filter(pk=row.pk).first()
+    if present is None:
+        message = f"Webhook {row.name} was removed meanwhile."
+        raise WebhookError(message)
     secret = _new_secret()
-    row.sealed_secret = seal(secret)
-    _saved(row, AuditKind.WEBHOOK_SECRET, by)
+    present.sealed_secret = seal(secret)
+    _saved(present, AuditKind.WEBHOOK_SECRET, by)
     return secret
 
 

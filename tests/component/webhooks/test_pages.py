@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 from django.test import Client
 from django.utils import timezone
 from prometheus_client import generate_latest
@@ -58,6 +59,21 @@ def test_its_secret_is_shown_once_and_its_url_never_again(root: Client) -> None:
     kept += [bytes(event.body).decode() for event in AuditEvent.objects.all()]
     kept += [get(root, url).content.decode() for url in (LIST, page(row))]
     assert not [text for text in kept if "very-secret" in text or secret in text]
+
+
+def test_a_new_secret_of_one_that_a_colleague_removes_at_the_same_moment_is_refused(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, _ = made(root)
+
+    def removed_meanwhile(_: HttpRequest) -> str:
+        row.delete()
+        return "root"
+
+    monkeypatch.setattr("scheduler.admin.webhooks.person", removed_meanwhile)
+    answer = root.post(page(row, "secret/"), follow=True)
+    assert "Webhook ci was removed meanwhile." in text_of(answer)
+    assert not Webhook.objects.exists()
 
 
 def test_an_old_page_does_not_turn_on_what_a_colleague_turned_off(root: Client) -> None:

@@ -17,7 +17,16 @@ from django.utils import timezone
 
 from scheduler.models import Delivery, Notice, Webhook
 from scheduler.webhooks import queue
-from scheduler.webhooks.keeping import Wanted, make_webhook, renew_secret, send_again, send_test
+from scheduler.webhooks.keeping import (
+    Wanted,
+    WebhookError,
+    change_webhook,
+    delete_webhook,
+    make_webhook,
+    renew_secret,
+    send_again,
+    send_test,
+)
 from scheduler.webhooks.pace import MOST_ATTEMPTS
 from scheduler.webhooks.sealing import seal
 from scheduler.webhooks.sending import Answer
@@ -302,6 +311,21 @@ def test_a_new_secret_signs_from_then_on(receiver: Receiver) -> None:
     assert renew_secret(row, by="root").startswith("whsec_")
     queue.deliver(now=clock)
     assert [each["genuine"] for each in receiver.taken()] == [False], "the receiver doesn't know it yet"
+
+
+def test_a_new_secret_keeps_what_a_colleague_changed_meanwhile() -> None:
+    read = hook("http://127.0.0.1:9/in")
+    change_webhook(Webhook.objects.get(), Wanted("ci", "", (), is_active=False), by="ann", expected_digest="")
+    renew_secret(read, by="root")
+    assert not Webhook.objects.get().is_active
+
+
+def test_a_new_secret_does_not_bring_back_a_webhook_that_a_colleague_removed_meanwhile() -> None:
+    read = hook("http://127.0.0.1:9/in")
+    delete_webhook(Webhook.objects.get(), by="ann")
+    with pytest.raises(WebhookError, match="Webhook ci was removed meanwhile"):
+        renew_secret(read, by="root")
+    assert not Webhook.objects.exists()
 
 
 def test_under_another_key_nothing_is_sent_and_the_log_says_why(
