@@ -4,6 +4,9 @@ When a master has become a replica, kombu v5.7.0 requests a lock right after con
 (transport/redis.py, on_poll_init). Celery reconnects at once: ten times a second, until the process runs out of file descriptors.
 It does so, too, where Redis takes a connection and breaks it or refuses its first command, as to an account without the right for it.
 
+When Redis ends while channels wait for messages, closing them fails. Celery then drops the connection's parameters and closes the channels once
+more: returning unacknowledged messages to their queues raises an AttributeError (transport/redis.py, _connparams), which would end the worker.
+
 Everybody with Redis' password can put invalid messages into a queue. kombu raises what JSON or base64 says of one
 (transport/redis.py, _brpop_read), which would end the worker or the binder.
 """
@@ -21,8 +24,21 @@ _PAUSE_SECONDS = 1.0
 MOST_MESSAGES = 10_000
 
 
+class QoS(redis.QoS):
+    """Returns unacknowledged messages to their queues if Redis can be reached; otherwise they return after the visibility timeout."""
+
+    def restore_unacked(self, client: Any = None) -> None:
+        """Return unacknowledged messages to their queues."""
+        if self.channel.connection.client is None:
+            self._delivered.clear()
+            return
+        super().restore_unacked(client)  # type: ignore[no-untyped-call] # kombu has few types
+
+
 class Channel(redis.Channel):
     """Discards entries of Redis that aren't Celery messages, and ticks that nobody took before they expired."""
+
+    QoS = QoS
 
     def _put(self, queue: str, message: Any, **options: Any) -> None:
         super()._put(queue, message, **options)  # type: ignore[no-untyped-call] # kombu has few types

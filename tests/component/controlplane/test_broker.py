@@ -178,3 +178,19 @@ def test_a_worker_connects_once_a_second_where_redis_takes_it_and_refuses_its_co
         finally:
             worker.kill()
             worker.wait()
+
+
+def test_a_worker_outlives_the_end_of_redis_while_a_message_is_not_acknowledged(tmp_path: Path) -> None:
+    """Celery collects the connection, which fails midway, and then closes it."""
+    redis_transport.use()
+    with serving(tmp_path) as server:
+        connection = Connection(server.url)
+        with connection.SimpleQueue("ops") as queue:
+            queue.put("before")
+        assert connection.default_channel.basic_get("ops") is not None
+        for tag, channel in enumerate((connection.default_channel, connection.channel())):
+            channel.basic_consume("ops", False, print, str(tag))
+            channel.connection.cycle._register_BRPOP(channel)
+        server.kill()
+        connection.collect(socket_timeout=1)
+        connection.close()
