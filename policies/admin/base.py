@@ -119,7 +119,8 @@ def confirm(
             do = propose if propose is not None and (is_reviewed or is_gated) else act
             made = do(form.cleaned_data["reason"], form.cleaned_data["digest"] or "none")
         except PublishingError as error:
-            confirmation = look()
+            with publishing.one_revision():  # the digest is that of what is shown
+                confirmation = look()
             faults = [*error.messages, *confirmation.faults]
             form = ReasonForm(initial={"digest": confirmation.digest, "reason": form.cleaned_data["reason"]})
         else:

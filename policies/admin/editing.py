@@ -27,11 +27,11 @@ from policies.admin.base import (
     named,
     person,
 )
-from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusals_of
+from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusal_of
 from policies.changes_in_words import part_changes
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
-from policies.publishing import Key, PublishingError, Value, lifecycle
+from policies.publishing import Key, OvertakenError, PublishingError, Value, lifecycle
 from policies.sentences import ending_sentence
 
 # The request attribute with the Change that the form was saved into.
@@ -64,8 +64,8 @@ class EditForm(ModelForm):
 
     # The Change whose edit is shown; None where the live thing is shown. `EditingAdmin.get_form` sets it.
     loaded_from: Change | None = None
-    # Why the previous save was refused.
-    refusals: Sequence[str] = ()
+    # The error that refused the previous save.
+    refusal: PublishingError | None = None
 
     goes_into = forms.ChoiceField(
         label="Goes into",
@@ -110,11 +110,13 @@ class EditForm(ModelForm):
     def clean(self) -> dict[str, Any]:
         """Show why the previous save was refused; the next save replaces the content that is shown now."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        if self.refusals:
+        if self.refusal:
             typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
-            typed[self.add_prefix("loaded_digest")] = publishing.seen_of(self.chosen(), self.key())
+            # What the messages compare with: somebody may have saved again since.
+            seen = self.refusal.seen if isinstance(self.refusal, OvertakenError) else ""
+            typed[self.add_prefix("loaded_digest")] = seen or publishing.seen_of(self.chosen(), self.key())
             self.data = typed
-            for said in (*self.refusals, _ADVICE):
+            for said in (*self.refusal.messages, _ADVICE):
                 self.add_error(None, said)
         return cleaned
 
@@ -189,15 +191,14 @@ class EditingAdmin(ModelAdmin):
 
     def edited(self, request: HttpRequest, name: str) -> Value | None:
         """Return a thing's content in the Change that the address names; None where that Change doesn't edit it."""
-        change = self.change_of(request)
-        held = change and change.edits.filter(kind=self.kind, name=name).exists()
-        return publishing.found_in(change, (self.kind, name)).value if held else None
+        change, key = self.change_of(request), (self.kind, name)
+        return publishing.found_in(change, key).value if change and publishing.edit_in(change, key) else None
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Return the form, for the Change that the address names."""
         form = super().get_form(request, obj, change, **kwargs)
         form.loaded_from = self.change_of(request)  # type: ignore[attr-defined] # a class made for this request
-        form.refusals = refusals_of(request)  # type: ignore[attr-defined]
+        form.refusal = refusal_of(request)  # type: ignore[attr-defined]
         return form
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:

@@ -1,6 +1,6 @@
 """The only module that imports Unfold. To a type checker its classes are Django's; they keep no request."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import MAXYEAR
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -49,7 +49,7 @@ __all__ = [
     "action",
     "display",
     "once",
-    "refusals_of",
+    "refusal_of",
     "refuse_many_words",
 ]
 
@@ -60,14 +60,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _AUDIT_KINDS = {"User": "Account", "Group": "Role"}
 # The most words in a search of a list.
 MOST_WORDS = 100
-# The request attribute with the reasons for which its save was refused.
-_REFUSALS = "berth.refusals"
+# The request attribute with the error that refused its save.
+_REFUSAL = "berth.refusal"
 
 
-def refusals_of(request: HttpRequest) -> Sequence[str]:
-    """Return why this request's save was refused; empty if it wasn't."""
-    refusals: Sequence[str] = request.META.get(_REFUSALS, ())
-    return refusals
+def refusal_of(request: HttpRequest) -> PublishingError | None:
+    """Return the error that refused this request's save; None if it wasn't refused."""
+    refusal: PublishingError | None = request.META.get(_REFUSAL)
+    return refusal
 
 
 def action(**options: Any) -> Callable[[Function], Function]:
@@ -236,7 +236,7 @@ class ModelAdmin(UnfoldModelAdmin):
         try:
             return super().changeform_view(request, object_id, *more, **named)
         except PublishingError as error:
-            request.META[_REFUSALS] = error.messages
+            request.META[_REFUSAL] = error
             return super().changeform_view(request, object_id, *more, **named)
 
     def render_change_form(

@@ -156,10 +156,12 @@ class PriorityClassAdmin(RowAdmin):
     def put_back(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Show what others changed in the cluster, and undo it there."""
         row = get_object_or_404(PriorityClass, pk=object_id)
-        found = get_object_or_404(ClusterPriorityClass, pk=row.name)
         back = reverse("admin:policies_priorityclass_change", args=[row.pk])
 
         def look() -> Confirmation:
+            # Before what is shown: the digest may be older, never newer.
+            digest = publishing.digest_of_putting_back(row.name)
+            found = get_object_or_404(ClusterPriorityClass, pk=row.name)
             return Confirmation(
                 title=f"Put {row} back",
                 effect=f"Overwrites the cluster's {row} with the version published here. No Revision is made; Pods keep their priority.",
@@ -167,7 +169,7 @@ class PriorityClassAdmin(RowAdmin):
                 back=back,
                 changes=[found.message] if found.message else [],
                 faults=publishing.faults_of_putting_back(found),
-                digest=publishing.digest_of_putting_back(row.name),
+                digest=digest,
                 danger=True,
             )
 

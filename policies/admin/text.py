@@ -1,7 +1,6 @@
 """A rule set as text: the same document as in its form, saved in the same way, with the same check for other edits."""
 
 import re
-from typing import Any
 
 import msgspec
 from django import forms
@@ -114,12 +113,12 @@ def _of_syntax(message: str) -> FieldFault:
 @permission_required(EDIT, raise_exception=True)
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show the text of a rule set, as in the Change that the address names, and save it into a Change."""
-    form = _form(request, name, ())
+    form = _form(request, name)
     if request.method == "POST" and form.is_valid():
         try:
             return _saved(request, form)
         except PublishingError as error:
-            form = _form(request, name, error.messages)
+            form = _form(request, name, error)
             form.is_valid()
     return _page(request, form)
 
@@ -139,13 +138,13 @@ def check(request: HttpRequest, name: str) -> HttpResponse:
     return JsonResponse({"faults": [msgspec.to_builtins(fault) for fault in faults]})
 
 
-def _form(request: HttpRequest, name: str, refusals: Any) -> TextForm:
+def _form(request: HttpRequest, name: str, refusal: PublishingError | None = None) -> TextForm:
     try:
         validate_name(name)
     except ValidationError as error:
         raise Http404 from error
     change = open_change_of(request)
-    made = type("Form", (TextForm,), {"loaded_from": change, "refusals": refusals})
+    made = type("Form", (TextForm,), {"loaded_from": change, "refusal": refusal})
     rule_set = RuleSet.objects.filter(name=name).first() or RuleSet(name=name)
     instance = RuleSetVersion(rule_set=rule_set, number=0)
     content = content_of(rule_set, change)

@@ -149,7 +149,7 @@ from policies.publishing.proposals import (
     reorder,
 )
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
-from policies.publishing.revisions import current_revision, load_revision, one_revision, values_of
+from policies.publishing.revisions import current_revision, edit_in, load_revision, one_revision, values_of
 from policies.publishing.rule_sets import (
     check_version,
     checked_rule_sets,
@@ -280,6 +280,7 @@ __all__ = [
     "document_text",
     "drift_notes",
     "edit_change",
+    "edit_in",
     "edits_between",
     "edits_of",
     "end_exemption",

@@ -17,7 +17,7 @@ from policies.publishing.changes import edit_change, open_once
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import OvertakenError
 from policies.publishing.parts import Key, Kind, Value
-from policies.publishing.revisions import current_revision, lock_revisions, values_of
+from policies.publishing.revisions import current_revision, edit_in, lock_revisions, values_of
 from policies.publishing.standing import edit_of
 
 
@@ -35,7 +35,7 @@ class Found(msgspec.Struct, frozen=True):
 
 def found_in(change: Change | None, key: Key) -> Found:
     """Return the current content of a thing for an edit in this Change, or in a new one."""
-    row = change.edits.filter(kind=key[0], name=key[1]).first() if change else None
+    row = edit_in(change, key) if change else None
     if row is not None:
         return Found(edit_of(row).value, f"{row.author} edited it in {change} at {row.edited_at:%Y-%m-%d %H:%M:%S} UTC")
     value = values_of(current_revision()).get(key)
@@ -146,7 +146,7 @@ def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: st
     lock_revisions()
     row = Change.objects.select_for_update().get(pk=change.pk) if change else None
     if said := overtaken(row, edit.key, edit.value, seen):
-        raise OvertakenError(said)
+        raise OvertakenError(said, seen=seen_of(row, edit.key))
     if is_same(found_in(row, edit.key).value, edit.value):
         return row
     if row is None:

@@ -40,7 +40,15 @@ class PastError(PublishingError):
 
 
 class OvertakenError(PublishingError):
-    """The content that the person looked at has changed: somebody was faster."""
+    """The content that the person looked at has changed: somebody was faster.
+
+    Attributes:
+        seen: what the messages compare with, for a form that shows them, as `seen_of` returns it; empty where no form is concerned.
+    """
+
+    def __init__(self, messages: Sequence[str], *, seen: str = "") -> None:
+        super().__init__(messages)
+        self.seen = seen
 
 
 def fault_of_words(*texts: str) -> str:

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+import msgspec
 from django.db import connection
 from django.utils import timezone
 
 from policies import compiler
 from policies.changes_in_words import revision_changes
 from policies.engine import ruleset as engine
-from policies.models import PriorityClassVersion, Revision
+from policies.models import Change, ChangeEdit, PriorityClassVersion, Revision
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
 from policies.publishing.params import changed_params_faults
@@ -36,14 +37,24 @@ _LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that serialises the 
 _read: StoredRevision = NOTHING
 
 
-# The live Revision for the rest of a read-only request, from its first read on; None elsewhere.
-_held: ContextVar[list[engine.Revision] | None] = ContextVar("held", default=None)
+class _Held(msgspec.Struct):
+    """What a read-only request has read, for the rest of it: the live Revision; and edits, by their Change and what they edit."""
+
+    revision: engine.Revision | None = None
+    edits: dict[tuple[int, Key], ChangeEdit | None] = {}
+
+
+# None outside of read-only requests.
+_held: ContextVar[_Held | None] = ContextVar("held", default=None)
 
 
 @contextmanager
 def one_revision() -> Iterator[None]:
-    """Keep one live Revision while a page is made: it is read once, so a page doesn't mix two Revisions. Only for reading."""
-    token = _held.set([])
+    """Keep the live Revision and the edits of Changes while a page is made. Only for reading.
+
+    Each is read once, so a page doesn't mix two Revisions, and a form's digest is that of the content that it shows.
+    """
+    token = _held.set(_Held())
     try:
         yield
     finally:
@@ -55,9 +66,23 @@ def current_revision() -> engine.Revision:
     held = _held.get()
     if held is None:
         return _newest()
-    if not held:
-        held.append(_newest())
-    return held[0]
+    if held.revision is None:
+        held.revision = _newest()
+    return held.revision
+
+
+def edit_in(change: Change, key: Key) -> ChangeEdit | None:
+    """Return a Change's edit of a thing; None where it doesn't edit it."""
+    held = _held.get()
+    if held is None:
+        return _stored_edit(change, key)
+    if (change.pk, key) not in held.edits:
+        held.edits[change.pk, key] = _stored_edit(change, key)
+    return held.edits[change.pk, key]
+
+
+def _stored_edit(change: Change, key: Key) -> ChangeEdit | None:
+    return change.edits.filter(kind=key[0], name=key[1]).first()
 
 
 def _newest() -> engine.Revision:

@@ -185,9 +185,11 @@ def _linked(users: Page[PriorityClassUser]) -> Page[PriorityClassUser]:
 def put_back(request: HttpRequest, name: str) -> HttpResponse:
     """Show the differences, and make the cluster's class match the published one."""
     name = unquote(name)
-    found = get_object_or_404(ClusterPriorityClass, pk=name)
 
     def look() -> Confirmation:
+        # Before what is shown: the digest may be older, never newer.
+        digest = publishing.digest_of_putting_back(name)
+        found = get_object_or_404(ClusterPriorityClass, pk=name)
         return Confirmation(
             title=f"Put {name} back",
             effect=f"Overwrites the cluster's {name} with the published version. No Revision is made; Pods keep their priority.",
@@ -195,7 +197,7 @@ def put_back(request: HttpRequest, name: str) -> HttpResponse:
             back=_url(name),
             changes=[found.message] if found.message else [],
             faults=publishing.faults_of_putting_back(found),
-            digest=publishing.digest_of_putting_back(name),
+            digest=digest,
             danger=True,
         )
 

@@ -77,6 +77,26 @@ def test_what_others_changed_is_put_back_by_a_person(operator: Client, server: P
     assert server.classes["batch"]["description"] == "ours"
 
 
+def test_nobody_puts_back_what_came_to_the_cluster_while_the_page_was_made(
+    operator: Client, server: PriorityServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(description="ours")
+    look_now(server)
+    server.have("batch", description="theirs")
+    look_now(server)
+    digest = publishing.digest_of_putting_back
+
+    def digest_late(name: str) -> str:
+        server.have("batch", description="later")
+        look_now(server)
+        return digest(name)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publishing, "digest_of_putting_back", digest_late)
+        shown = get(operator, f"{PAGE}put-back/")
+    assert "description is “later”" in text_of(shown)
+
+
 def test_what_others_changed_is_published_as_a_change(operator: Client, server: PriorityServer) -> None:
     publish(description="ours")
     look_now(server)

@@ -322,6 +322,7 @@ ONLY_READ = {
         "change_differences",
         "digest_of_order",
         "digest_of_putting_back",
+        "edit_in",
         "faults_of_putting_back",
         "numbers_of",
         "one_revision",

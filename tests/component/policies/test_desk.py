@@ -1,5 +1,7 @@
 """Forms edit Changes: which one an edit goes into, two people at one thing, what a save makes and what it leaves."""
 
+from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from policies import publishing
+from policies.admin.editing import EditForm
 from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet, RuleSetVersion
 from policies.publishing import PublishingError, current_revision
 from tests.builders import make_assignment, make_priority_class, make_rule_set
@@ -32,6 +35,18 @@ def another(name: str, *roles: str) -> Client:
     client = HTTPSClient()
     client.force_login(user)
     return client
+
+
+def once(act: Callable[[], object]) -> Callable[[], list[Change]]:
+    """Return a function that acts when it is first called, as another request does; it finds no Change to choose."""
+    left = [act]
+
+    def do() -> list[Change]:
+        if left:
+            Context().run(left.pop())
+        return []
+
+    return do
 
 
 class Thing:
@@ -218,6 +233,41 @@ class TestTwoPeople:
         assert thing.in_change(change) == "hers"
         assert operator.post(thing.page(change), form_data(response)).status_code == 302
         assert thing.in_change(change) == "mine"
+
+    def test_an_edit_saved_while_the_form_is_made_is_not_overwritten(
+        self, operator: Client, thing: Thing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change, alice = opened(make_rule_set("others")), another("alice")
+        hers = form_data(get(alice, thing.page(change))) | {"description": "hers"}
+        with monkeypatch.context() as patched:
+            patched.setattr(publishing, "changes_to_edit", once(lambda: alice.post(thing.page(change), hers)))
+            mine = form_data(get(operator, thing.page(change))) | {"description": "mine"}
+        assert thing.in_change(change) == "hers"
+        assert "Somebody was faster: alice edited it in" in text_of(operator.post(thing.page(change), mine))
+        assert thing.in_change(change) == "hers"
+
+    def test_who_overwrites_one_edit_does_not_overwrite_another_that_came_meanwhile(
+        self, operator: Client, thing: Thing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change, alice = opened(make_rule_set("others")), another("alice")
+        mine, hers = (form_data(get(each, thing.page(change))) for each in (operator, alice))
+        alice.post(thing.page(change), hers | {"description": "hers"})
+        later = form_data(get(alice, thing.page(change))) | {"description": "later"}
+
+        clean, save = EditForm.clean, once(lambda: alice.post(thing.page(change), later))
+
+        def clean_late(form: EditForm) -> dict[str, Any]:
+            if form.refusal:
+                save()
+            return clean(form)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(EditForm, "clean", clean_late)
+            refused = operator.post(thing.page(change), mine | {"description": "mine"})
+        assert "hers" in text_of(refused)
+        assert thing.in_change(change) == "later"
+        assert "later" in text_of(operator.post(thing.page(change), form_data(refused)))
+        assert thing.in_change(change) == "later"
 
     def test_in_two_changes_both_are_kept_and_who_publishes_second_rebases(
         self, operator: Client, thing: Thing
