@@ -14,8 +14,13 @@ def counted(number: int, word: str) -> str:
 
 
 def percentage(share: float, *, decimals: int = 1) -> str:
-    """Return a share of one in per cent, as all pages and messages write it: 37.5 %."""
-    return f"{100 * share:.{decimals}f} %"
+    """Return a share of one in per cent, as all pages and messages write it: 37.5 %. Only nothing is 0.0 %, and only all of it 100.0 %."""
+    said, none, all_of_it, least = (f"{each:.{decimals}f} %" for each in (100 * share, 0, 100, 10**-decimals))
+    if said == none and share > 0:
+        return f"below {least}"
+    if said == all_of_it and share < 1:
+        return f"above {100 - 10**-decimals:.{decimals}f} %"
+    return said
 
 
 def passed(feasible: int, nodes: int) -> str:

@@ -51,6 +51,7 @@ def _row(each: VerbTraffic) -> dict[str, Any]:
         "each": each,
         "who": "Berth's own scheduler" if each.verb == _SCHEDULE else "",
         "a_second": _rate(each.a_second),
+        "refused_share": percentage(each.refused / each.decisions),
         "path": spark_path(each.bins),
         "busiest": busiest,
         "width": BINS,

@@ -53,11 +53,6 @@ class VerbTraffic(msgspec.Struct, frozen=True):
     p99: float
     bins: Sequence[int]
 
-    @property
-    def refused_share(self) -> float:
-        """The percentage that left no node."""
-        return 100 * self.refused / self.decisions
-
 
 class Traffic(msgspec.Struct, frozen=True):
     """The Decisions since a time, the busiest verb first; `is_part` means that there were more within the hour."""

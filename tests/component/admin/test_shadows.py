@@ -43,6 +43,12 @@ def test_the_page_counts_each_way_to_diverge_with_its_share_and_examples(auditor
     assert "mode=shadow&amp;divergence=refused+the+node" in examples
 
 
+def test_large_numbers_have_separators_and_one_of_many_is_not_said_to_be_none(auditor: Client) -> None:
+    count(agreed=2_999, refused_the_node=1, dropped=1_200)
+    shown = text_of(auditor.get(PAGE))
+    assert "try team v2 filter 3 2,999 above 99.9 % 1 below 0.1 % 0 0 0 0 1,200 0" in shown
+
+
 def test_on_a_phone_each_cell_says_its_column(auditor: Client) -> None:
     count(agreed=17, dropped=4)
     page = auditor.get(PAGE).content.decode()
