@@ -279,6 +279,28 @@ def test_a_form_is_sent_once_by_a_double_click(operator: Page) -> None:
     assert page.evaluate(goes) == [True, False]
 
 
+# Whether what has the keyboard shows it, and lies under nothing else.
+_SEEN = """() => {
+    const has = document.activeElement, box = has.getBoundingClientRect(), looks = getComputedStyle(has);
+    const there = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    return [looks.outlineStyle !== "none", has.contains(there) || Boolean(there && there.contains(has))];
+}"""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "wanted", ["#id_filters-0-preemption_helps", "#filters-group a.add-row", "#victims-group a.add-row"]
+)
+def test_what_tab_comes_to_in_a_long_form_shows_it_and_is_not_under_the_bar_of_buttons(
+    operator: Page, wanted: str
+) -> None:
+    page = operator
+    page.goto("/admin/policies/rulesetversion/edit:web/change/")
+    expect(page.locator(".cm-content").first).to_be_visible()
+    tab_to(page, wanted)
+    assert page.evaluate(_SEEN) == [True, True]
+
+
 @pytest.mark.timeout(600)
 def test_a_refused_form_has_the_keyboard_at_what_is_to_be_mended(operator: Page) -> None:
     page = operator
