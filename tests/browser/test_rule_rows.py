@@ -123,3 +123,33 @@ def test_letters_typed_into_the_editor_lead_to_no_other_page(form: Page, page: s
     assert form.url.endswith(page)
     expect(editor).to_contain_text("gpu / gh ? a : b")
     expect(form.locator("#keys")).to_be_hidden()
+
+
+def tab_to(form: Page, selector: str) -> None:
+    """Press Tab until what has the keyboard is what is wanted."""
+    for _ in range(200):
+        form.keyboard.press("Tab")
+        if form.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    pytest.fail(f"Tab doesn't come to {selector}")
+
+
+def test_a_rule_is_deleted_by_keyboard_alone_and_the_keyboard_stays_near(form: Page) -> None:
+    tab_to(form, "#id_filters-0-DELETE")
+    assert form.locator(".berth-row-delete").first.evaluate("label => getComputedStyle(label).outlineStyle") == "solid"
+    expect(form.get_by_role("checkbox", name="Delete").first).to_be_focused()
+    form.keyboard.press("Space")
+    covered = form.locator("#filters-group .form-group").first.locator(".form-delete")
+    expect(covered).to_contain_text("This item will be deleted.")
+    assert covered.locator("label").evaluate("label => getComputedStyle(label).outlineStyle") == "solid"
+    form.keyboard.press("Space")
+    expect(covered).to_be_hidden()
+    tab_to(form, "#scores-group .add-row")
+    form.keyboard.press("Enter")
+    expect(form.locator("#id_scores-0-name")).to_be_visible()
+    form.locator("#scores-group").get_by_role("button", name="Duplicate").first.focus()
+    form.keyboard.press("Tab")
+    expect(form.locator("#scores-group").get_by_role("button", name="Delete").first).to_be_focused()
+    form.keyboard.press("Enter")
+    expect(form.locator("#id_scores-0-name")).to_be_hidden()
+    expect(form.locator("#scores-group .add-row")).to_be_focused()

@@ -121,6 +121,12 @@
     updateAll();
     offerActs();
   });
+  // A new row went with the button that had the keyboard: the next place is the one that adds a row.
+  document.addEventListener("formset:removed", (event) => {
+    if (document.activeElement !== document.body) return;
+    const add = document.querySelector("#" + event.detail.formsetName + "-group .add-row");
+    if (add) add.focus({ preventScroll: true });
+  });
   // A row was dragged: once Unfold has numbered those that it knows.
   document.addEventListener("end", (event) => {
     if (event.target.matches(".formset")) queueMicrotask(() => number(event.target));
