@@ -87,6 +87,28 @@ def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> N
 
 
 @pytest.mark.timeout(600)
+def test_what_finds_keeps_the_keyboard_and_gives_it_back_when_it_closes(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    opener = page.locator("#main .berth-link").first
+    opener.focus()
+    page.keyboard.press("Control+k")
+    field = page.locator("#search-input-command")
+    expect(field).to_be_focused()
+    page.keyboard.type("web-1")
+    expect(page.locator("#command-results a", has_text="shop/web-1")).to_be_visible()
+    for key in ("Tab", "Shift+Tab"):
+        for _ in range(6):
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.closest('#palette') !== null"), key
+    page.keyboard.press("Shift+Tab")
+    expect(field).not_to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#palette")).to_be_hidden()
+    expect(opener).to_be_focused()
+
+
+@pytest.mark.timeout(600)
 def test_a_draft_is_written_and_sent_to_review_by_keyboard_alone(operator: Page) -> None:
     page = operator
     page.goto("/admin/")

@@ -96,6 +96,38 @@
     event.target.click();
   });
 
+  // What finds is over the page: Tab goes round in it, and Escape closes it from anywhere in it, back to where the keyboard was.
+  let before = null;
+  document.addEventListener("focusin", (event) => {
+    const palette = event.target.closest("#palette");
+    if (palette && event.relatedTarget && !palette.contains(event.relatedTarget)) before = event.relatedTarget;
+  });
+  document.addEventListener("keydown", (event) => {
+    const palette = event.target.closest("#palette");
+    if (!palette) return;
+    if (event.key === "Escape") leave(palette, event.target);
+    if (event.key === "Tab") goRound(palette, event);
+  });
+  window.addEventListener("commandclosed", () => {
+    if (before) before.focus();
+  });
+
+  // The field knows Escape: the first press empties it, the next one closes.
+  function leave(palette, from) {
+    const field = palette.querySelector("input");
+    if (from === field) return;
+    field.value = "";
+    field.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  }
+
+  function goRound(palette, event) {
+    const stops = [...palette.querySelectorAll("a[href], button, input, [tabindex]")].filter((each) => each.tabIndex >= 0 && isSeen(each));
+    const [from, to] = event.shiftKey ? [stops[0], stops.at(-1)] : [stops.at(-1), stops[0]];
+    if (event.target !== from) return;
+    event.preventDefault();
+    to.focus();
+  }
+
   // What is wider than its place is scrolled by keys, too.
   function scrollByKeys() {
     document.querySelectorAll(".berth-table, .berth-scroll:not([role]), #content section").forEach((box) => {
