@@ -461,3 +461,13 @@ def test_times_that_django_writes_are_written_as_all_others(auditor: Client) -> 
     at = RuleSetVersion.objects.get().published_at
     assert at is not None
     assert f"{at:%Y-%m-%d %H:%M} UTC" in text_of(get(auditor, reverse("admin:policies_rulesetversion_changelist")))
+
+
+def test_the_search_of_a_list_and_its_button_have_names_that_stay_when_something_is_typed(operator: Client) -> None:
+    for url, name in (
+        ("/admin/policies/ruleset/?q=web", "Name, description, or an expression or built-in of the live version"),
+        ("/admin/policies/assignment/?q=web", "Assignments"),
+    ):
+        page = get(operator, url).content.decode()
+        assert f'aria-label="Search: {name}"' in page
+        assert 'id="searchbar-submit" aria-label="Search"' in page
