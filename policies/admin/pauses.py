@@ -92,9 +92,10 @@ class _PauseForm(_WhyForm):
         self.fields["reason"].help_text = "Kept with the Revision, and shown to everybody while the Pause lasts."
 
     def clean(self) -> None:
-        """Compute the end; refuse two of them."""
+        """Compute the end; refuse two of them, unless one is that of the Pause which this replaces."""
         super().clean()
-        if (hours := self.cleaned_data.get("hours")) and self.cleaned_data.get("until"):
+        hours, until = self.cleaned_data.get("hours"), self.cleaned_data.get("until")
+        if hours and until and until != self.fields["until"].to_python(self.initial.get("until")):
             self.add_error("until", "Choose how long, or until when, but not both.")
         elif hours:
             self.cleaned_data["until"] = timezone.now().replace(microsecond=0) + timedelta(hours=hours)
@@ -229,9 +230,22 @@ def pause(request: HttpRequest) -> HttpResponse:
         if target == EVERYTHING
         else f"It stops having any effect within a few seconds, in every process: {_means(target)}."
     )
-    title = f"Pause {target_in_words(target)}"
-    edits = [publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))]
-    return _ask(request, _PauseForm, act, title=title, says=says, button="Pause", edits=edits)
+    about = [each for each in _live(engine.Pause) if each.value.target == target]
+    ends = [each.ends_at for each in about if each.ends_at and not each.has_ended]
+    if about:
+        says = "It is paused already. This replaces that Pause: its reason, and its end."
+    return _ask(
+        request,
+        _PauseForm,
+        act,
+        title=f"Pause {target_in_words(target)}",
+        says=says,
+        button="Pause",
+        about=about,
+        edits=[publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))],
+        # Who changes the reason alone keeps the end.
+        initial={"until": f"{ends[0]:%Y-%m-%dT%H:%M:%S}" if ends else ""},
+    )
 
 
 def _means(target: str) -> str:

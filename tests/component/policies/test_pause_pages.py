@@ -1,7 +1,7 @@
 """Pausing in the admin: the pages that ask, and the banner that says on every page what is paused."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -62,6 +62,32 @@ def test_a_pause_for_some_hours_ends_by_itself(operator: Client) -> None:
     (pause,) = live().pauses
     assert timedelta(hours=4) - timedelta(minutes=1) < datetime.fromisoformat(pause.until) - began
     assert datetime.fromisoformat(pause.until) - began < timedelta(hours=4, minutes=1)
+
+
+def test_who_pauses_what_is_paused_is_told_what_is_replaced_and_keeps_its_end(operator: Client) -> None:
+    assert "replaces that Pause" not in text_of(get(operator, PAUSE + "everything"))
+    publishing.pause(target="everything", by="ops", reason="storm", until="2090-01-01T00:00:00Z")
+    answer = get(operator, PAUSE + "everything")
+    said = text_of(answer)
+    assert "paused until 2090-01-01 00:00 UTC: storm" in said
+    assert "It is paused already. This replaces that Pause: its reason, and its end." in said
+    kept = re.findall(r'name="until" value="([^"]*)"', answer.content.decode())
+    assert kept == ["2090-01-01T00:00:00"]  # as browsers want it
+    send(operator, PAUSE + "everything", reason="storm and flood", until=kept[0])
+    (pause,) = live().pauses
+    assert (pause.reason, datetime.fromisoformat(pause.until)) == ("storm and flood", datetime(2090, 1, 1, tzinfo=UTC))
+
+
+def test_hours_are_chosen_in_place_of_the_end_that_the_pause_has(operator: Client) -> None:
+    publishing.pause(target="everything", by="ops", reason="storm", until="2090-01-01T00:00:00Z")
+    send(operator, PAUSE + "everything", reason="nearly over", hours="1", until="2090-01-01T00:00")
+    (pause,) = live().pauses
+    assert datetime.fromisoformat(pause.until) < timezone.now() + timedelta(hours=2)
+
+
+def test_a_pause_that_has_ended_is_no_end_for_the_next_one(operator: Client) -> None:
+    publish_all(make_pause(target="RuleSet/web", until="2020-01-01T00:00:00Z"))
+    assert get(operator, PAUSE + "RuleSet%2Fweb").context["form"]["until"].value() == ""
 
 
 def test_a_pause_has_one_end(operator: Client) -> None:
