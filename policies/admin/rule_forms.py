@@ -1,6 +1,7 @@
 """The form of a rule set: its fields, and its rules as rows. Each fault of the engine is shown at its row and field."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, cast
 
 from django import forms
@@ -55,6 +56,9 @@ def describe(fault: Fault, source: str = "") -> str | SafeString:
 class RuleSetForm(FailureFields, EditForm):
     """A rule set's own fields."""
 
+    # The faults that the rule set has as a whole.
+    together: Sequence[str] = ()
+
     params = YAMLField(empty={}, label="Params", help_text="Constants that expressions read as params.NAME, as YAML.")
     tests = YAMLField(
         empty=[],
@@ -88,6 +92,8 @@ class RuleSetForm(FailureFields, EditForm):
             member = fault.path.split("[")[0]
             field = next((name for path, name in places.items() if member.startswith(path)), None)
             self.add_error(field, f"{fault.path.removeprefix('spec.')}: {fault.message}")
+        for said in self.together:
+            self.add_error(None, said)
         return cleaned
 
 

@@ -27,12 +27,15 @@ from policies.admin.rule_forms import INLINES, RuleSetForm
 from policies.admin.rule_sets import sentences, version_url
 from policies.admin.rule_tests import Results, may_check, results_of, say_results
 from policies.engine import ruleset as engine
+from policies.engine.errors import RuleSetError
 from policies.models import Change, Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import validate_name
 from policies.publishing import Kind
 
 # The prefix of a key of a rule set's form.
 _EDIT = "edit:"
+# The request attribute with the faults of a whole rule set whose parts, each checked for itself, have none.
+_TOGETHER = "berth.together"
 _SHOWN = ("of_rule_set", "state", "description", "note", "rules_in_words", "who", "digest", "document")
 
 
@@ -62,6 +65,20 @@ class RuleSetVersionAdmin(EditingAdmin):
         """Add the URL that checks a form while somebody types."""
         check = self.admin_site.admin_view(self.check_form)
         return [path("<path:object_id>/check/", check, name="policies_rulesetversion_check"), *super().get_urls()]
+
+    def changeform_view(self, request: HttpRequest, *arguments: Any, **named: Any) -> Any:
+        """Show the form. If rules have a fault only together, it is validated again: it shows the fault, and keeps what was typed."""
+        try:
+            return super().changeform_view(request, *arguments, **named)
+        except RuleSetError as error:
+            request.META[_TOGETHER] = [str(each) for each in error.faults]
+            return super().changeform_view(request, *arguments, **named)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: Any = False, **kwargs: Any) -> Any:  # noqa: FBT002 - Django's
+        """Return the form, with the faults of its rule set as a whole."""
+        form = super().get_form(request, obj, change, **kwargs)
+        form.together = request.META.get(_TOGETHER, ())
+        return form
 
     def check_form(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return the faults of the unsaved form as JSON. Nothing is saved."""

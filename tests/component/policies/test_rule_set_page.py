@@ -140,6 +140,19 @@ def test_faults_land_on_their_row_and_field_and_keep_what_was_typed(operator: Cl
     assert nothing_saved()
 
 
+def test_rules_that_are_too_costly_only_together_are_refused_with_what_was_typed(operator: Client) -> None:
+    filters = [TEAM_FILTER | {"name": f"team-{each}"} for each in range(80)]
+    publish(make_rule_set(filters=filters, scores=[{"name": f"s-{each}", "expression": "1.0"} for each in range(80)]))
+    data = form_data(get(operator, PAGE))
+    typed = "node.metadata.?labels.team.orValue('') == 'web' ? 1.0 : 2.0"
+    data |= {f"scores-{each}-expression": typed for each in range(80)}
+    response = operator.post(PAGE, data)
+    assert response.status_code == 200
+    assert "the expressions are too costly together" in text_of(response)
+    assert rows(response, "scores").forms[0]["expression"].value() == typed
+    assert nothing_saved()
+
+
 def test_a_caret_stands_under_the_fault(operator: Client) -> None:
     response = operator.post(PAGE, form_data(get(operator, PAGE)) | {"filters-0-expression": "true && nope"})
     source, caret = str(rows(response, "filters").forms[0].errors["expression"]).split("<pre")[1].split("\n")[:2]
