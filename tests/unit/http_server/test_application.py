@@ -62,6 +62,13 @@ def test_the_heads_of_a_forms_fields_have_few_parameters(head: bytes) -> None:
     assert sent(field(b"; x=y", b";\r\n" * 300) + b"--x--\r\n").POST["a"] == ";\r\n" * 300
 
 
+def test_a_form_has_no_more_parts_than_fields_whatever_the_parts_are() -> None:
+    nameless = b"--x\r\nContent-Disposition:;filename=x\r\n\r\n\r\n" * (settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 2)
+    asked = sent(nameless + field(b";" * 900) + b"--x--\r\n")
+    with pytest.raises(MultiPartParserError):
+        asked.POST  # noqa: B018 - as above
+
+
 def test_a_form_in_parts_is_no_larger_than_another() -> None:
     heads = field(b"\r\nX: " + b"y" * 900)
     asked = sent(heads * (settings.DATA_UPLOAD_MAX_MEMORY_SIZE // len(heads) + 1))
