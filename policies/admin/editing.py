@@ -111,13 +111,15 @@ class EditForm(ModelForm):
         """Show why the previous save was refused; the next save replaces the content that is shown now."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         if self.refusal:
-            typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
-            # What the messages compare with: somebody may have saved again since.
-            seen = self.refusal.seen if isinstance(self.refusal, OvertakenError) else ""
-            typed[self.add_prefix("loaded_digest")] = seen or publishing.seen_of(self.chosen(), self.key())
-            self.data = typed
-            for said in (*self.refusal.messages, _ADVICE):
-                self.add_error(None, said)
+            said = self.refusal.messages
+            if isinstance(self.refusal, OvertakenError) and self.refusal.seen:
+                typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
+                # What the messages compare with: somebody may have saved again since.
+                typed[self.add_prefix("loaded_digest")] = self.refusal.seen
+                self.data = typed
+                said = [*said, _ADVICE]
+            for line in said:
+                self.add_error(None, line)
         return cleaned
 
 

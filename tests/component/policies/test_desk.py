@@ -269,6 +269,31 @@ class TestTwoPeople:
         assert "later" in text_of(operator.post(thing.page(change), form_data(refused)))
         assert thing.in_change(change) == "later"
 
+    def test_a_save_refused_for_another_reason_has_seen_nothing_new(
+        self, operator: Client, thing: Thing, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def publish_hers() -> None:
+            alice = another("alice")
+            alice.post(thing.page(), form_data(get(alice, thing.page())) | {"description": "hers"})
+            change = Change.objects.get(state="draft")
+            publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+
+        mine = form_data(get(operator, thing.page())) | {"description": "mine"}
+        clean, publish = EditForm.clean, once(publish_hers)
+
+        def clean_late(form: EditForm) -> dict[str, Any]:
+            if form.refusal:
+                publish()
+            return clean(form)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(EditForm, "clean", clean_late)
+            refused = operator.post(thing.page(), mine | {"new_title": "reversed \u202e"})
+        assert "U+202E" in text_of(refused)
+        assert "overwrite" not in text_of(refused)
+        again = operator.post(thing.page(), form_data(refused) | {"new_title": "mine"})
+        assert "Somebody was faster: Revision 2 by ops made it live" in text_of(again)
+
     def test_in_two_changes_both_are_kept_and_who_publishes_second_rebases(
         self, operator: Client, thing: Thing
     ) -> None:
