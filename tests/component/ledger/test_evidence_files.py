@@ -237,6 +237,8 @@ def test_an_archive_cut_off_is_no_archive(history: Ledgered, tmp_path: Path) -> 
         pytest.param("--output json >/dev/full", "cut-off.tar", 2, id="the disk is full, and a program reads"),
         pytest.param(">&-", "cut-off.tar", 1, id="what is wrong, on a closed output"),
         pytest.param("2>&-", "not-there.tar", 2, id="why it can't check, on a closed output"),
+        pytest.param("2>/dev/full", "not-there.tar", 2, id="why it can't check, on a full disk"),
+        pytest.param(">/dev/full 2>/dev/full", "cut-off.tar", 2, id="both on a full disk"),
     ],
 )
 def test_an_exit_code_says_what_was_found_only_where_it_could_be_said(
@@ -248,7 +250,9 @@ def test_an_exit_code_says_what_was_found_only_where_it_could_be_said(
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
-    assert ("the result can't be written: [Errno 28]" in done.stderr) == ("/dev/full" in streams)
+    assert ("the result can't be written: [Errno 28]" in done.stderr) == (
+        " >/dev/full" in f" {streams}" and "2>" not in streams
+    )
 
 
 def test_a_pipe_is_no_archive_that_was_cut_off() -> None:
