@@ -11,6 +11,7 @@ from django.core.management.base import CommandError
 from policies import checking
 from policies.engine.errors import RuleSetError
 from policies.manifests import Located
+from policies.wording import visible
 
 # The same as of the command `berth`.
 _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
@@ -19,7 +20,7 @@ _EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 
 
 class FileText(NamedTuple):
-    """A file's name and its text, or why it can't be read."""
+    """A file's name, printable, and its text, or why it can't be read."""
 
     name: str
     text: str
@@ -29,7 +30,7 @@ class FileText(NamedTuple):
 def texts_of(names: Iterable[str]) -> Iterator[FileText]:
     """Yield each file; for a folder, all YAML and JSON files in it, in the order of their paths; - is standard input."""
     for name in names:
-        if name != "-" and Path(name).is_dir():
+        if name != "-" and os.path.isdir(name):  # noqa: PTH112 - no error where it can't be asked
             yield from _in_folder(name)
         else:
             yield _read(name)
@@ -37,9 +38,10 @@ def texts_of(names: Iterable[str]) -> Iterator[FileText]:
 
 def _read(name: str) -> FileText:
     try:
-        return FileText(name, sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        return FileText(name, "", str(error))
+        return FileText(visible(name), "", str(error))
+    return FileText(visible(name), text)
 
 
 def _in_folder(name: str) -> Iterator[FileText]:
@@ -52,10 +54,10 @@ def _in_folder(name: str) -> Iterator[FileText]:
         folders[:] = [each for each in kept if _is_new(Path(folder, each), seen)]
         paths += [path for each in files if _is_document(path := str(Path(folder, each)))]
     # With --prune, documents that weren't read would be removed.
-    yield from (FileText(str(error.filename), "", str(error)) for error in unread)
+    yield from (FileText(visible(str(error.filename)), "", str(error)) for error in unread)
     if not (paths or unread):
         said = f"if it should hold nothing, put a file there with {_EMPTY_LIST}"
-        yield FileText(name, "", f"there is no YAML or JSON file in this folder: {said}")
+        yield FileText(visible(name), "", f"there is no YAML or JSON file in this folder: {said}")
     yield from map(_read, sorted(paths))
 
 

@@ -176,7 +176,9 @@ def _scope(made: ArgumentParser) -> None:
         help="remove live objects that aren't in the files and have such a name: team-a-*, or Assignment/team-a-*; "
         "with --owner only the owner's objects, and without a scope all of those",
     )
-    made.add_argument("--owner", type=_owner, metavar="NAME", help="the repository that holds these files")
+    made.add_argument(
+        "--owner", default="", action=_NotEmpty, metavar="NAME", help="the repository that holds these files"
+    )
     made.add_argument("--take-over", action="store_true", help="also apply to objects of another owner")
     made.add_argument("--no-cluster", action="store_true", help="don't read the cluster's Pods")
 
@@ -297,18 +299,6 @@ def _add_account(add: _Add) -> None:
     add("logout", "Delete the server and the token that login stored.", asks_server=False)
     made = add("completion", "Print a shell's completion script: source <(berth completion bash)", asks_server=False)
     made.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell")
-
-
-def _owner(text: str) -> str:
-    """Return the name of a repository.
-
-    Raises:
-        ArgumentTypeError: it is empty, as an unset variable of a pipeline; --prune would then remove what others own.
-    """
-    if not text:
-        message = "is empty: name the repository, or leave the option out"
-        raise ArgumentTypeError(message)
-    return text
 
 
 def _count(text: str) -> int:

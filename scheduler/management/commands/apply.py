@@ -1,6 +1,5 @@
 """`manage.py apply [--publish] FILE…`: apply rule documents from files to the running system, by a Change."""
 
-from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 
 from policies import manifests, publishing
-from policies.management.command import BerthCommand
+from policies.management.command import BerthCommand, NotEmpty
 from policies.management.files import texts_of
 from policies.origin import system_user
 from policies.publishing.gates import FOUND
@@ -83,23 +82,12 @@ def add_keeper(parser: CommandParser) -> None:
     """Add the arguments about the files' repository."""
     parser.add_argument(
         "--owner",
-        type=_owner,
+        default="",
+        action=NotEmpty,
         metavar="NAME",
         help="the repository that holds these files: applied objects are marked as its own, and --prune removes only those",
     )
     parser.add_argument("--take-over", action="store_true", help="also apply to objects that another repository owns")
-
-
-def _owner(text: str) -> str:
-    """Return the name of a repository.
-
-    Raises:
-        ArgumentTypeError: it is empty, as an unset variable of a pipeline; --prune would then remove what others own.
-    """
-    if not text:
-        message = "is empty: name the repository, or leave the option out"
-        raise ArgumentTypeError(message)
-    return text
 
 
 def read(options: Mapping[str, Any], done: str = "applied") -> Documents:
@@ -125,7 +113,7 @@ def read(options: Mapping[str, Any], done: str = "applied") -> Documents:
         message = f"{error}\nNothing was {done}: {counted(len(error.faults), 'fault')}."
         raise CommandError(message) from error
     documents.prune = options["prune"]
-    documents.keeper = publishing.Keeper(options["owner"] or "", options["take_over"])
+    documents.keeper = publishing.Keeper(options["owner"], options["take_over"])
     return documents
 
 

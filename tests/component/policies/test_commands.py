@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from berth.documents import _files_of
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
@@ -21,6 +22,7 @@ from django.utils import timezone
 
 from policies import checking, manifests, publishing
 from policies.checking.passed import Passed
+from policies.management.files import texts_of
 from policies.models import Change, Revision, RuleSetVersion
 from scheduler.cluster.client import Client as ClusterClient
 from scheduler.cluster.errors import APIUnavailableError
@@ -89,6 +91,28 @@ def test_a_folder_of_which_something_cant_be_read_is_refused(command: tuple[str,
     assert "there is no YAML or JSON file in this folder: if it should hold nothing, put a file there with {api" in said
     assert "web.yaml'" in said
     assert "Is a directory" not in said
+
+
+@pytest.mark.parametrize("command", [("lint",), ("plan", "--no-cluster"), ("apply",)])
+def test_a_file_whose_name_no_file_can_have_is_a_fault_in_printable_words(command: tuple[str, ...]) -> None:
+    out = io.StringIO()
+    with pytest.raises(CommandError) as caught:
+        call_command(*command, f"\x1b[2J{'x' * 300}.yaml", stdout=out)
+    said = f"{out.getvalue()}{caught.value}"
+    assert "name too long" in said
+    assert "\x1b" not in said
+
+
+def test_both_commands_find_the_same_documents_in_a_folder(tmp_path: Path) -> None:
+    for name in ("b.yaml", "a.json", ".git/c.yaml", "..data/d.yml", "e.txt", "node_modules/f.yaml", "sub/g.yml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "sub" / "again").symlink_to(tmp_path)
+    (tmp_path / "away.yaml").symlink_to(tmp_path / "elsewhere.yaml")
+    wrong: list[str] = []
+    found = _files_of(str(tmp_path), wrong)
+    assert found == [file.name for file in texts_of([str(tmp_path)])]
+    assert len(found) == 4
 
 
 def test_a_change_of_the_folder_where_one_is_has_a_title(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
