@@ -205,7 +205,7 @@ def _compare_filters(verdicts: Json, answer: Answer) -> Iterator[Difference]:
             ours = str(status.code) if status else "Success"
             reasons = sorted(said.get("reasons", ()))
             reason = status.reason if status else ""
-            if builtin == "CheckVolumeBinding" and is_refused_volume(code, reason):
+            if builtin == "CheckVolumeBinding" and is_refused_volume(code, reasons, reason):
                 continue
             if ours != code:
                 yield Difference(builtin, "verdict", name, (code, reasons), (ours, reason))

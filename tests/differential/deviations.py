@@ -1,10 +1,11 @@
 """Where Berth answers otherwise than kube-scheduler v1.36.3 on purpose, each with the reason."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from policies.engine.filters.bound_volumes import WAITING
+from policies.engine.filters.bound_volumes import OUT_OF_REACH, UNBOUND, WAITING
 from policies.engine.objects.claims import claim_names
 from policies.engine.objects.pod import Pod
 from policies.engine.quantity import parse
@@ -22,6 +23,14 @@ _RESOURCE_RULES = (
 )
 
 
+# What kube-scheduler says of a node after it has accepted the Pod's claims (volumebinding/binder.go).
+_OF_NODES = {
+    OUT_OF_REACH.reason,
+    "node(s) didn't find available persistent volumes to bind",
+    "node(s) did not have enough free storage",
+}
+
+
 def is_deviation(case: Json, builtin: str) -> bool:
     """Return whether the rule's answers to the case may differ."""
     if not builtin.startswith(_RESOURCE_RULES):
@@ -29,13 +38,20 @@ def is_deviation(case: Json, builtin: str) -> bool:
     return any(map(_grows_when_asked, (case["pod"], *case.get("pods", ())))) or _is_beyond(case)
 
 
-def is_refused_volume(code: str, reason: str) -> bool:
+def is_refused_volume(code: str, reasons: Sequence[str], reason: str) -> bool:
     """Return whether Berth refuses a node for a volume where kube-scheduler needn't, or gives the Pod up.
 
     Berth binds no claims that wait for their first consumer. Of a claim whose class is missing, and of an in-tree volume that no
     CSI driver can have, kube-scheduler's plugin gives an error (volumebinding/binder.go): that ends the cycle for all nodes.
+
+    Args:
+        code: kube-scheduler's.
+        reasons: kube-scheduler's.
+        reason: Berth's.
     """
-    return reason == WAITING.reason or (code == "Error" and bool(reason))
+    if reason == WAITING.reason:
+        return code == "Success" or set(reasons) <= _OF_NODES
+    return code == "Error" and reason in {UNBOUND.reason, OUT_OF_REACH.reason}
 
 
 def may_preempt_otherwise(case: Json) -> bool:

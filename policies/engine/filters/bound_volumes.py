@@ -29,9 +29,9 @@ NO_VOLUME = Status(Code.UNRESOLVABLE, "a PersistentVolume of the Pod was not fou
 OUT_OF_REACH = Status(Code.UNRESOLVABLE, "node(s) didn't match PersistentVolume's node affinity")
 # As long as a claim is refused for itself, it has to change. Its volume's change helps nobody, and comes right before it.
 _OF_CLAIMS = (NO_CLAIM, CLAIM_GOES, CLAIM_LOST, NOT_OWNER, UNBOUND, WAITING)
-# What upstream says of a Pod only if none of its claims is refused for another reason: first it looks for all claims, then at
-# whether they are bound.
-_LATER = {UNBOUND: 1, WAITING: 2}
+# Of several refusals of a Pod's claims the lowest is said, all others are 0. kube-scheduler finds all claims first, and then refuses those
+# that aren't bound; those that wait for their consumer it doesn't refuse at all.
+_RANK = {UNBOUND: 1, WAITING: 2}
 DEVICES = Status(Code.UNRESOLVABLE, "the Pod has resourceClaims (DRA), which Berth doesn't allocate")
 
 
@@ -83,8 +83,8 @@ class CheckVolumeBinding(Filter):
             elif refusal is not WAITING or not self._binds_late:
                 refusals.append(refusal)
         if refusals:
-            return _refuse_all(rows, min(refusals, key=lambda refusal: _LATER.get(refusal, 0)))
-        return _find_volumes(cycle, rows, objects, bound)
+            return _refuse_all(rows, min(refusals, key=lambda refusal: _RANK.get(refusal, 0)))
+        return _refuse_by_volumes(cycle, rows, objects, bound)
 
 
 class CheckResourceClaims(Filter):
@@ -129,17 +129,18 @@ def _refusal_of(objects: ClusterObjects, pod: Pod, name: str, *, is_ephemeral: b
     return WAITING if waits else UNBOUND
 
 
-def _find_volumes(cycle: Cycle, rows: Rows, objects: ClusterObjects, names: Iterable[str]) -> Verdicts:
+def _refuse_by_volumes(cycle: Cycle, rows: Rows, objects: ClusterObjects, names: Iterable[str]) -> Verdicts:
     """Refuse the nodes that one of the volumes is out of reach of; the first one that is missing refuses all others."""
+    refusals = [OUT_OF_REACH, NO_VOLUME]
     codes = np.full(len(rows), PASSED, dtype=np.int32)
     for name in names:
         cycle.give_way()
         volume = objects.volumes.get(name)
         if volume is None:
-            codes[codes == PASSED] = 1
+            codes[codes == PASSED] = refusals.index(NO_VOLUME)
             break
-        codes[(codes == PASSED) & ~_reaching(cycle, rows, objects, volume)] = 0
-    return Verdicts(codes, [OUT_OF_REACH, NO_VOLUME])
+        codes[(codes == PASSED) & ~_reaching(cycle, rows, objects, volume)] = refusals.index(OUT_OF_REACH)
+    return Verdicts(codes, refusals)
 
 
 def _reaching(cycle: Cycle, rows: Rows, objects: ClusterObjects, volume: PersistentVolume) -> Mask:
