@@ -85,9 +85,10 @@ def lock_out_address(request: HttpRequest) -> str:
 
 
 def is_from_provider(request: HttpRequest | None, credentials: dict[str, Any] | None) -> bool:
-    """Return whether somebody came back from the provider. No password is guessed there, and no account is named before it answers.
+    """Return whether somebody came back from the provider.
 
-    All of an address would be locked out together, by five of them without a role.
+    No password is guessed there, and no account is known before it answers. axes would count failures by address alone: five people
+    without a role would lock out everybody at their address.
     """
     del request
     return "nonce" in (credentials or {})

@@ -129,6 +129,16 @@ def _at_most(most: float, kind: type[int] | type[float] = float, least: float = 
     return read
 
 
+def _at_least(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise ValueError(text)
+        return value
+
+    return read
+
+
 def _networks(text: str) -> tuple[str, ...]:
     return tuple(str(ipaddress.ip_network(name)) for name in _names(text))
 
@@ -341,7 +351,7 @@ READERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "requeues_per_second": _whole("Pods", _MOST_REQUEUES),
     "spool_full": (_one_of(get_args(SpoolFull)), "one of " + ", ".join(get_args(SpoolFull))),
     "spool_max_bytes": (
-        _at_most(float("inf"), int, _LEAST_SPOOL),
+        _at_least(_LEAST_SPOOL),
         f"a whole number of bytes, at least {_LEAST_SPOOL:,}",
     ),
     "mask_env": (_patterns, _PATTERNS),

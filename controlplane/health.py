@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
+from http import HTTPStatus
 from typing import TypeVar
 
 from django.contrib.auth.decorators import login_not_required
@@ -94,7 +95,11 @@ def _fault(check: Callable[[], str]) -> str:
     try:
         return check()
     except Error as error:
-        logger.warning("not ready: %s", str(error).strip() or type(error).__name__, extra={"status_code": 503})
+        logger.warning(
+            "not ready: %s",
+            str(error).strip() or type(error).__name__,
+            extra={"status_code": HTTPStatus.SERVICE_UNAVAILABLE.value},
+        )
         return "can't be checked; the log of this process says why"
 
 

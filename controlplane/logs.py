@@ -19,7 +19,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,-]+")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _PRIMITIVE = (str, int, float, bool)
 _MINUTE = 60.0
-# Lines that each second may have about refused requests, and about those that come too early; the rest are counted in one line.
+# Lines that each second may have about refused requests, and about those that can't be answered for now; one line counts the rest.
 REFUSALS_A_SECOND = 10
 
 logger = logging.getLogger("berth.refusals")
@@ -90,14 +90,14 @@ class WithoutPath(logging.Filter):
 
 
 class FewRefusals(logging.Filter):
-    """Passes so many lines a second about requests that are refused, or that come while Berth isn't ready, and counts the others.
+    """Passes so many lines a second about requests that are refused, or that can't be answered for now, and counts the others.
 
     Anybody can cause them. Each kind has its own lines: a flood of unknown URLs doesn't hide that the database is away.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._refused, self._not_ready = _Few("refused requests"), _Few("requests that came while Berth wasn't ready")
+        self._refused, self._not_ready = _Few("refused requests"), _Few("requests that couldn't be answered for now")
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record unless it is about such a request, and the second has had its lines."""
@@ -150,7 +150,7 @@ class OncePerMinute(logging.Filter):
     def __init__(self, of: type[Exception] = Error) -> None:
         super().__init__()
         self._of = of
-        self._passed: dict[str, float] = {}
+        self._passed: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Keep the record unless the same error was logged within the last minute."""
@@ -158,7 +158,7 @@ class OncePerMinute(logging.Filter):
         if not isinstance(error, self._of):
             return True
         # The lines after the first one, such as the row for which a full disk had no room, differ each time.
-        fault = str(error).partition("\n")[0]
+        fault = record.name, str(error).partition("\n")[0]
         now = time.monotonic()
         self._passed = {said: at for said, at in self._passed.items() if at > now - _MINUTE}
         if fault in self._passed:

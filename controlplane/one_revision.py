@@ -1,4 +1,4 @@
-"""Read-only pages see the same Revision throughout."""
+"""Read-only pages see the same Revision, and the same edits of Changes, throughout."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ _SAFE = {"GET", "HEAD"}
 
 
 class OneRevision:
-    """Middleware: the live Revision is read once for each page, so a page doesn't mix two Revisions."""
+    """Middleware: the live Revision and each edit are read once for each page, so a page doesn't mix two of them."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

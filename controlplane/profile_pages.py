@@ -35,7 +35,7 @@ def page(request: HttpRequest) -> HttpResponse:
     """Show the user's own account."""
     user, now = person(request), timezone.now()
     tokens = Token.objects.filter(owner=user, revoked_at=None, expires_at__gt=now)
-    # Events outlive a name: those before this account was made are another's, whose addresses this person may not see.
+    # Events outlive a name: those before this account was made are another's. (Those of whose name an older account took aren't told apart.)
     since = AuditEvent.objects.filter(at__gte=user.date_joined)
     signed_in = since.filter(thing_kind="Account", thing_name=user.get_username(), kind__in=_SIGN_INS)
     opened = sessions_of(user, request.session.session_key)

@@ -21,7 +21,7 @@ logger = logging.getLogger("berth.broker")
 
 _PAUSE_SECONDS = 1.0
 # In a queue: what beat sends within a quarter of an hour, when all but the newest have expired. Without a worker there are 40 MB more each hour.
-MOST_MESSAGES = 10_000
+_MOST_MESSAGES = 10_000
 
 
 class QoS(redis.QoS):
@@ -43,7 +43,7 @@ class Channel(redis.Channel):
     def _put(self, queue: str, message: Any, **options: Any) -> None:
         super()._put(queue, message, **options)  # type: ignore[no-untyped-call] # kombu has few types
         with self.conn_or_acquire() as client:
-            client.ltrim(queue, 0, MOST_MESSAGES - 1)
+            client.ltrim(queue, 0, _MOST_MESSAGES - 1)
 
     def _brpop_read(self, **options: Any) -> Any:
         try:

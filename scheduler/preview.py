@@ -352,13 +352,13 @@ def _sampled(
     pod: Pod,
     snapshot: Snapshot,
     both: Sequence[Both],
-    masked: Callable[[dict[str, Any]], dict[str, Any]],
+    mask: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> _Sample:
     infos = [info for name in _chosen(both) if (info := snapshot.node(name)) is not None]
     counts = any(made.scope is not Scope.NODE for _, made in (*rule_set.filters, *rule_set.scores))
     pods = [_placed(each, info) for info in infos for each in info.pods][:MOST_PODS] if counts else []
     nodes = [_slim_node(info.node.json) for info in infos]
-    return _Sample(infos, [*map(masked, nodes)], [*map(masked, pods)], masked(_slim_pod(pod.json)), counts)
+    return _Sample(infos, [*map(mask, nodes)], [*map(mask, pods)], mask(_slim_pod(pod.json)), counts)
 
 
 def _namespaces(rule_set: CompiledRuleSet, pod: Pod, sample: _Sample, snapshot: Snapshot) -> dict[str, dict[str, str]]:
@@ -413,7 +413,7 @@ def _left_out(sample: _Sample, feasible: set[str], whole: set[str]) -> list[str]
 
 
 def _said_masked(masked: Found) -> list[str]:
-    """Return what the test holds another value of, and its results are with that value."""
+    """Return a sentence about the names whose values are masked in the test; nothing where none is."""
     return [f"The test holds “{MASKED}” as the value of {', '.join(sorted(masked))}"] if masked else []
 
 

@@ -232,7 +232,7 @@ def pause(request: HttpRequest) -> HttpResponse:
     )
     about = [each for each in _live(engine.Pause) if each.value.target == target]
     ends = [each.ends_at for each in about if each.ends_at and not each.has_ended]
-    if about:
+    if any(not each.has_ended for each in about):
         says = "It is paused already. This replaces that Pause: its reason, and its end."
     return _ask(
         request,

@@ -99,10 +99,7 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, kw_only=True):
-    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and the expected results.
-
-    Tests are compared as rules read them: 1, 1.0 and true differ in CEL, and are equal in Python.
-    """
+    """A test inside a rule set: a Pod, the cluster's nodes, Pods and Namespaces (Kubernetes JSON), and the expected results."""
 
     name: str
     pod: dict[str, Any]
@@ -113,12 +110,13 @@ class RuleSetTest(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tru
     expect: Expectation = Expectation()
 
     def __eq__(self, other: object) -> bool:
+        # As rules read them: 1, 1.0 and true differ in CEL, and are equal in Python.
         return self is other or (super().__eq__(other) is True and _encode_sorted(self) == _encode_sorted(other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__ = None  # type: ignore[assignment] # a Pod is a dict
+    __hash__ = None  # type: ignore[assignment] # as of all that holds dicts
 
 
 class _WithParams(msgspec.Struct, frozen=True):

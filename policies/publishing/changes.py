@@ -152,6 +152,7 @@ def begin_once(*, title: str, by: By, reason: str = "") -> Change:
         PublishingError: as for `begin_change`.
     """
     lock_account(by)
+    # By name: within a minute no account takes over another's.
     there = Change.objects.filter(
         title=_title_of(title)[:_LONGEST_TITLE],
         reason=reason,

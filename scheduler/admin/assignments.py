@@ -22,7 +22,7 @@ from policies.admin.frame import ChangeList, action, display
 from policies.engine.documents import read_assignment
 from policies.engine.errors import RuleSetError
 from policies.models import Assignment
-from policies.wording import ago, duration
+from policies.wording import ago, duration, percentage
 from scheduler.admin.links import assignment_url, pod_url
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.assignment_uses import idle_now, last_uses
@@ -62,7 +62,7 @@ def _taken(last: datetime | None, idle_since: datetime | None, now: datetime) ->
 
 def _share(shares: Shares, name: str) -> str:
     percent = shares.of(name)
-    said = "none" if not percent else "under 1 %" if percent < 1 else f"{percent:.0f} %"
+    said = percentage(percent / 100, decimals=0) if percent else "none"
     return f"{said} of the newest" if shares.is_part else said
 
 

@@ -1,6 +1,7 @@
 """What Berth's own scheduler writes to the API server about a Pod: its condition and events. Bindings: `scheduler.cluster.bind`.
 
-Events are sent in the background and dropped when too many are queued: no Pod waits for them.
+Events are sent in the background: no Pod waits for them. One that isn't accepted for now is sent up to twelve times; when too many wait,
+the oldest are dropped.
 """
 
 import logging
@@ -100,7 +101,7 @@ class Events:
         self._again: deque[_Sent] = deque()
 
     def post(self, event: Event) -> None:
-        """Queue an event to be sent; it is dropped and counted when too many are queued or the API server rejects it."""
+        """Queue an event to be sent; it is dropped and counted when too many are queued or the API server rejects it for good."""
         path = f"/apis/events.k8s.io/v1/namespaces/{event.regarding.namespace}/events"
         self._send(_Sent(path, self._encode(event, datetime.now(UTC))))
 

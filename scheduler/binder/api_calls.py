@@ -408,7 +408,7 @@ class APICalls:
                 return
 
     def _say_if_refused(self, uid: str, condition: Condition, then: Callable[[bool], None] = _nothing) -> bool:
-        """Write a Pod's condition, unless the Pod is tried again soon anyway."""
+        """Write a Pod's condition, unless the Pod is tried again soon anyway. Return whether it is being written; `then` learns the rest."""
         waiting = self._queue.get(uid)
         if waiting is None or waiting.state is not State.UNSCHEDULABLE:
             return False

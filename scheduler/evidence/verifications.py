@@ -47,7 +47,9 @@ class _PausedError(Exception):
 
 @transaction.atomic
 def ask(*, by: By, now: datetime) -> Verification:
-    """Request a verification of the whole ledger.
+    """Request a verification of the whole ledger. Two clicks of one account make one.
+
+    Two people at the same instant get one each; these run one after the other.
 
     Raises:
         UnderWayError: one is under way, which gives the same result.

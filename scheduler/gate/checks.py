@@ -124,7 +124,7 @@ def cost(question: Question) -> Result:
         share = _milliseconds(each) / MAX_RULE_SET_MILLISECONDS
         if share > _COSTLY_SHARE:
             found.append(
-                f"rule set {each.name} takes about {percentage(share, decimals=0)} of what the expressions of one may take"
+                f"rule set {each.name} takes {percentage(share, decimals=0)} of what the expressions of one may take"
             )
     return _result("cost", found, "no rule set is costly", ("a rule set is costly", "rule sets are costly"))
 

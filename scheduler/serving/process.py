@@ -97,7 +97,7 @@ class Heartbeat:
         self._begun = False
 
     def write(self) -> None:
-        """Write the row and further state; an unavailable database is logged once for each cause."""
+        """Write the row and further state; an unavailable database is logged when its cause changes, and every five minutes."""
         age = self._live.age_seconds() if self._live.synced else None
         SNAPSHOT_AGE.set(-1 if age is None else age)
         revision, since = self._served()

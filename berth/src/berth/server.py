@@ -18,6 +18,8 @@ _CONNECT_SECONDS = 10.0
 _PATIENCE_SECONDS = 300
 _MOST_DIGITS = 4
 _TOO_LARGE = 413
+# Characters of a line that another server said.
+_MOST_QUOTED = 300
 _TOO_MANY = 429
 _SERVER_FAULT = 500
 # Messages of OpenSSL 3 and 1.1.
@@ -204,7 +206,8 @@ class Server:
                 where += f", and redirects to {answer.headers.get('Location', 'nowhere')}: use that server's URL"
             # A proxy's own limit is usually below Berth's.
             remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
-            said = sentences_of(problem, status) if isinstance(problem, dict) else []
+            lines = sentences_of(problem, status) if isinstance(problem, dict) and problem else []
+            said = [line[:_MOST_QUOTED] for line in lines[:3]]
             return NotReachedError(f"{where}: it isn't Berth, or a proxy in front of Berth answered.", *said, *remedies)
         lines = sentences_of(problem, status)
         if status == _TOO_MANY and (after := answer.headers.get("Retry-After", "")):

@@ -110,6 +110,7 @@
   });
   window.addEventListener("commandclosed", () => {
     if (before) before.focus();
+    before = null;
   });
 
   // The field knows Escape: the first press empties it, the next one closes.

@@ -116,7 +116,7 @@ def read_case(case: Any) -> Cycle:
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
     metadata = [Namespace.from_json(item).metadata for item in case.get("namespaces") or ()]
     namespaces = {each.name: each.labels or {} for each in metadata}
-    now = _read_time(case["now"]) if case.get("now") else EPOCH
+    now = EPOCH if case.get("now") is None else _read_time(case["now"])
     snapshot = Snapshot.of(nodes, pods, namespaces, objects=ClusterObjects.from_json(case))
     return Cycle(pod=Pod.from_json(case["pod"]), snapshot=snapshot, now=now)
 

@@ -76,7 +76,7 @@ def _write(case: Case, out: Path, by: str) -> dict[str, int]:
     with NamedTemporaryFile(dir=out.parent, prefix=f"{out.name}.", suffix=".part", delete=False) as file:
         fresh = Path(file.name)
         try:
-            # Not before the file is there: the history must not name an archive that nobody could write.
+            # Not before the file is there: an archive that nobody can write in this folder isn't noted.
             note_export(case, by=by)
             counts = export(case, file, by=by, now=datetime.now(UTC))
             file.close()

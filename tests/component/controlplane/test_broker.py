@@ -140,7 +140,7 @@ def test_a_queue_that_no_worker_reads_keeps_its_newest_messages_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis_transport.use()
-    monkeypatch.setattr(redis_transport, "MOST_MESSAGES", 3)
+    monkeypatch.setattr(redis_transport, "_MOST_MESSAGES", 3)
     with (
         serving(tmp_path) as server,
         Connection(server.url) as connection,

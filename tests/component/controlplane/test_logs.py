@@ -295,7 +295,7 @@ class TestRefusals:
         assert "20 more lines about refused requests were left out" in one
         # Each has a line for each of its two parts, and Django's own.
         number = 30 * 3 - REFUSALS_A_SECOND
-        assert f"{number} more lines about requests that came while Berth wasn't ready were left out" in other
+        assert f"{number} more lines about requests that couldn't be answered for now were left out" in other
 
     @pytest.mark.parametrize(
         "error", [NotReadyError("not yet"), SpoolFullError("no space left")], ids=["early", "full"]

@@ -87,7 +87,9 @@ def test_hours_are_chosen_in_place_of_the_end_that_the_pause_has(operator: Clien
 
 def test_a_pause_that_has_ended_is_no_end_for_the_next_one(operator: Client) -> None:
     publish_all(make_pause(target="RuleSet/web", until="2020-01-01T00:00:00Z"))
-    assert get(operator, PAUSE + "RuleSet%2Fweb").context["form"]["until"].value() == ""
+    page = get(operator, PAUSE + "RuleSet%2Fweb")
+    assert page.context["form"]["until"].value() == ""
+    assert "It is paused already" not in text_of(page)
 
 
 def test_a_pause_has_one_end(operator: Client) -> None:

@@ -209,7 +209,7 @@ def test_a_costly_rule_set_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = question(make_rule_set("web", filters=rules))
     assert look("cost", asked).verdict == PASSED
     monkeypatch.setattr(checks, "_COSTLY_SHARE", 0.0)
-    assert "rule set web takes about" in look("cost", asked).lines[0]
+    assert "rule set web takes " in look("cost", asked).lines[0]
 
 
 @pytest.mark.parametrize(
