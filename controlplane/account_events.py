@@ -87,7 +87,7 @@ def _account_saved(*, instance: User, created: bool, update_fields: Any = None, 
         _record(AuditKind.ACCOUNT_MAKE, thing=thing, digests=("", _keyed(after)))
         return
     former = vars(instance).pop(_FORMER, None) or {}
-    changed = [name for name in _FIELDS if former.get(name) != after[name]]
+    changed = [name for name in _FIELDS if (not fields or name in fields) and former.get(name) != after[name]]
     if changed:
         told = {name: [former.get(name), after[name]] for name in changed if name in _TOLD}
         before = _keyed({name: former.get(name) for name in _FIELDS})
@@ -98,7 +98,7 @@ def _account_saved(*, instance: User, created: bool, update_fields: Any = None, 
             more={"changed": changed, "values": told},
         )
     # At log-in Django may save a new hash with more rounds: only that field is saved, and nobody has set a password.
-    made_anew = fields == {"password"} and vars(instance).get("_password") is None
+    made_anew = fields == {"password"} and vars(instance).get("_password") is None and instance.has_usable_password()
     if former.get("password") != instance.password and not made_anew:
         _record(AuditKind.ACCOUNT_PASSWORD, thing=thing)
 

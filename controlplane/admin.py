@@ -10,10 +10,10 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
 from django.db import transaction
 from django.db.models import QuerySet
-from django.forms import model_to_dict
 from django.http import HttpRequest, HttpResponse
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.forms import UserChangeForm, UserCreationForm
 
+from controlplane.sign_in_form import PasswordForm
 from policies.admin.frame import ModelAdmin, ModelForm
 
 # The fieldset of a hidden field.
@@ -40,6 +40,7 @@ class _Seen(ModelForm):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         if self.instance.pk:
+            # Of the values that the form shows: read again, they may be newer.
             self._now = self._shown()
             self.initial["seen"] = self._now
 
@@ -53,13 +54,24 @@ class _Seen(ModelForm):
         return cleaned
 
     def _shown(self) -> str:
-        fields = sorted(model_to_dict(self.instance).items())
-        said = [(name, _keys(value)) for name, value in fields if name not in self._OURS]
+        said = [(name, _keys(value)) for name, value in sorted(self.initial.items()) if name not in self._OURS]
         return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
 def _keys(value: Any) -> Any:
     return sorted(row.pk for row in value) if isinstance(value, list) else value
+
+
+class _SavedOneByOne(ModelAdmin):
+    """Pages whose row is locked while it is saved: of two saves at once, the second is compared with what the first one left."""
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """Return the row."""
+        found = super().get_object(request, object_id, from_field)
+        if found is None or request.method != "POST" or not transaction.get_connection().in_atomic_block:
+            return found
+        self.model.objects.select_for_update(no_key=True).filter(pk=found.pk).first()
+        return super().get_object(request, object_id, from_field)
 
 
 class _AccountForm(_Seen, UserChangeForm):  # type: ignore[misc] # Unfold has no types
@@ -79,12 +91,12 @@ class RoleFilter(admin.RelatedFieldListFilter):
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not generic when it runs
+class UserAdmin(DjangoUserAdmin, _SavedOneByOne):  # type: ignore[type-arg]  # not generic when it runs
     """The pages of accounts."""
 
     form = _AccountForm
     add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
+    change_password_form = PasswordForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = (("groups", RoleFilter), "is_active")
     # Labels in place of Django's, which are for any site.
@@ -135,7 +147,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]  # not g
 
 
 @admin.register(Group)
-class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
+class GroupAdmin(DjangoGroupAdmin, _SavedOneByOne):
     """The pages of roles."""
 
     form = _RoleForm

@@ -300,7 +300,8 @@ def _bring_up_to_date(user: User, claims: Mapping[str, Any], roles: set[str]) ->
     user.email = _seen(claims.get("email"))[:254]
     user.first_name, user.last_name = (_seen(claims.get(name))[:150] for name in ("given_name", "family_name"))
     user.is_staff, user.is_superuser = bool(roles), _ADMINISTRATOR in roles
-    user.save()
+    # Not the rest: an administrator may deactivate the account at this moment.
+    user.save(update_fields=["email", "first_name", "last_name", "is_staff", "is_superuser"])
     user.groups.set(Group.objects.filter(name__in=roles))
 
 

@@ -11,7 +11,7 @@ from django.contrib.auth import authenticate
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
-from unfold.forms import AdminOwnPasswordChangeForm, AuthenticationForm
+from unfold.forms import AdminOwnPasswordChangeForm, AdminPasswordChangeForm, AuthenticationForm
 
 from controlplane.accounts import counted_address
 
@@ -74,7 +74,22 @@ class SignInForm(AuthenticationForm):  # type: ignore[misc] # Unfold has no type
             return super().clean()
 
 
-class OwnPasswordForm(AdminOwnPasswordChangeForm):  # type: ignore[misc] # as above
+class _PasswordAlone:
+    """Saves the password alone: hashing takes long, and an administrator may deactivate the account meanwhile."""
+
+    def set_password_and_save(self, user: User, *given: Any, commit: bool = True, **more: Any) -> User:
+        """Set the password, and save nothing else."""
+        super().set_password_and_save(user, *given, commit=False, **more)  # type: ignore[misc] # Django's mixin
+        if commit:
+            user.save(update_fields=["password"])
+        return user
+
+
+class PasswordForm(_PasswordAlone, AdminPasswordChangeForm):  # type: ignore[misc] # as above
+    """Unfold's form, with which an administrator sets somebody's password."""
+
+
+class OwnPasswordForm(_PasswordAlone, AdminOwnPasswordChangeForm):  # type: ignore[misc] # as above
     """Unfold's form, with the same limits: a session of somebody else's doesn't help to guess the password faster."""
 
     def __init__(self, request: HttpRequest, user: User, *arguments: Any, **options: Any) -> None:

@@ -5,6 +5,7 @@ from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.utils import timezone
 
+from policies.models import AuditEvent
 from tests.component.pages import form_data, get, text_of
 from tests.conftest import HTTPSClient
 
@@ -116,3 +117,33 @@ def test_the_page_holds_what_it_showed_for_those_who_change_it_only(root: Client
     account.user_permissions.add(Permission.objects.get(codename=f"view_{kind}"))
     reader.force_login(account)
     assert 'name="seen"' not in get(reader, page).content.decode()
+
+
+@pytest.mark.parametrize("whose", ["another's", "one's own"])
+def test_who_is_deactivated_while_a_password_is_set_stays_so(
+    root: Client, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """Hashing takes a third of a second; whoever is meant was read before."""
+    user = User.objects.get(username="root") if whose == "one's own" else User.objects.create(username="ann")
+    user.set_password(PASSWORD)
+    user.save()
+    root.force_login(User.objects.get(username="root"))
+    set_password = User.set_password
+
+    def set_slowly(account: User, raw_password: str) -> None:
+        User.objects.filter(pk=account.pk).update(is_active=False)
+        set_password(account, raw_password)
+
+    monkeypatch.setattr(User, "set_password", set_slowly)
+    new = "another long and unlikely sentence"
+    if whose == "one's own":
+        fields = {"old_password": PASSWORD, "new_password1": new, "new_password2": new}
+        root.post("/admin/password_change/", fields)
+    else:
+        fields = {"password1": new, "password2": new, "usable_password": "true", "set-password": "set"}
+        root.post(f"/admin/auth/user/{user.pk}/password/", fields)
+    user.refresh_from_db()
+    assert user.check_password(new)
+    assert not user.is_active
+    kinds = list(AuditEvent.objects.filter(thing_name=user.username).values_list("kind", flat=True))
+    assert (kinds.count("account.password"), kinds.count("account.change")) == (2, 0)
