@@ -119,7 +119,7 @@ def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -
     lock_revisions()  # the live state stays as the person saw it until this is published
     live = live_priority_classes()
     wanted = [adopted(name, live.get(name)) for name in names]
-    check_shown(expected_digest, wanted)
+    check_shown(expected_digest, wanted, [live.get(name) for name in names])
     what = names[0] if len(names) == 1 else f"{len(names)} PriorityClasses"
     edits = [Edit.of(each) for each in wanted]
     return open_change(title=f"Take over {what}: {_first_line(reason)}", edits=edits, by=by, reason=reason)

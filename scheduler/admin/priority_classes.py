@@ -242,7 +242,7 @@ def adopt(request: HttpRequest) -> HttpResponse:
         confirmation.changes = [line for each in wanted for line in part_changes(live.get(each.name), each)]
         confirmation.edits = [publishing.Edit.of(each) for each in wanted]
         confirmation.is_gated = publishing.needs_gate(confirmation.edits)
-        confirmation.digest = publishing.digest_of_shown(wanted)
+        confirmation.digest = publishing.digest_of_shown(wanted, [live.get(name) for name in names])
         if not wanted:
             confirmation.faults = [
                 "There is none to take over: each class of the cluster is published here or Kubernetes' own."

@@ -112,6 +112,18 @@ def test_what_others_changed_is_published_as_a_change(operator: Client, server: 
     assert server.changes[-1] == "PATCH batch"
 
 
+def test_nobody_takes_over_a_class_in_place_of_a_version_that_they_were_not_shown(
+    operator: Client, server: PriorityServer
+) -> None:
+    server.have("batch", value=7)
+    look_now(server)
+    shown = get(operator, f"{ADOPT}?name=batch")
+    publish(value=1000)
+    data = {"reason": "they were right", "digest": shown.context["form"]["digest"].value()}
+    assert "Somebody was faster" in text_of(operator.post(f"{ADOPT}?name=batch", data))
+    assert publishing.live_priority_classes()["batch"].value == 1000
+
+
 def test_all_classes_of_others_are_taken_over_at_once(operator: Client, server: PriorityServer) -> None:
     server.have("batch", value=7, description="by hand")
     server.have("web", value=9, globalDefault=True)
