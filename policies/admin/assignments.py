@@ -109,6 +109,13 @@ class AssignmentForm(RowForm):
         return publishing.misfitting_params(self.chosen(), read)
 
 
+def _live_order() -> tuple[dict[str, engine.Assignment], str]:
+    """Return the live Assignments in their order, and the order's digest."""
+    with publishing.one_revision():
+        live = publishing.asked_in_order(publishing.current_revision().assignments)
+        return {each.name: each for each in live}, publishing.digest_of_order()
+
+
 def _carried(typed: list[str], live: list[str]) -> list[str]:
     """Return a typed order of the Assignments that are live now; each new one follows the one that it follows live."""
     known = set(live)
@@ -175,11 +182,11 @@ class AssignmentAdmin(RowAdmin):
         """Show the live Assignments in their order, and put another order into a Change. Moving one writes nothing."""
         if not self.has_change_permission(request):
             raise PermissionDenied
-        live = {each.name: each for each in publishing.asked_in_order(publishing.current_revision().assignments)}
-        names = _carried(request.POST.get("names", "").split(), list(live))
+        live, digest = _live_order()
         faults: list[str] = []
-        if request.method == "POST" and request.POST.get("digest") != publishing.digest_of_order():
+        if request.method == "POST" and request.POST.get("digest") != digest:
             faults = [_ANOTHER_ORDER]
+        names = _carried(request.POST.get("names", "").split(), list(live))
         if "save" in request.POST:
             try:
                 made = publishing.reorder(
@@ -190,13 +197,14 @@ class AssignmentAdmin(RowAdmin):
                 )
             except publishing.PublishingError as error:
                 faults = error.messages
+                live, digest = _live_order()
+                names = _carried(names, list(live))
             else:
                 messages.success(request, f"The order is in {made}. It isn't live until that Change is published.")
                 return HttpResponseRedirect(change_url(made.pk))
         names = _moved(names, request.POST.get("move", ""))
-        return TemplateResponse(
-            request, "policies/assignment_order.html", self._order_page(request, live, names, faults)
-        )
+        page = self._order_page(request, live, names, faults) | {"digest": digest}
+        return TemplateResponse(request, "policies/assignment_order.html", page)
 
     def _order_page(
         self, request: HttpRequest, live: dict[str, engine.Assignment], names: list[str], faults: list[str]
@@ -225,7 +233,6 @@ class AssignmentAdmin(RowAdmin):
             "moved": len(orders),
             "faults": faults,
             "reason": request.POST.get("reason", ""),
-            "digest": publishing.digest_of_order(),
             "back": reverse(_LIST),
         }
 

@@ -224,6 +224,13 @@ def pause(request: HttpRequest) -> HttpResponse:
         until = form.cleaned_data["until"]
         return publishing.pause(target=target, until=_text(until) if until else "", by=person(request), **_why(form))
 
+    def look() -> dict[str, Any]:
+        return _pausing(target)
+
+    return _ask(request, _PauseForm, act, look)
+
+
+def _pausing(target: str) -> dict[str, Any]:
     says = (
         "Berth's rules, scores and Assignments stop having any effect: kube-scheduler places Pods by its own rules, and Berth's own "
         "scheduler by the classic default set."
@@ -234,18 +241,15 @@ def pause(request: HttpRequest) -> HttpResponse:
     ends = [each.ends_at for each in about if each.ends_at and not each.has_ended]
     if any(not each.has_ended for each in about):
         says = "It is paused already. This replaces that Pause: its reason, and its end."
-    return _ask(
-        request,
-        _PauseForm,
-        act,
-        title=f"Pause {target_in_words(target)}",
-        says=says,
-        button="Pause",
-        about=about,
-        edits=[publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))],
+    return {
+        "title": f"Pause {target_in_words(target)}",
+        "says": says,
+        "button": "Pause",
+        "about": about,
+        "edits": [publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))],
         # Who changes the reason alone keeps the end.
-        initial={"until": f"{ends[0]:%Y-%m-%dT%H:%M:%S}" if ends else ""},
-    )
+        "initial": {"until": f"{ends[0]:%Y-%m-%dT%H:%M:%S}" if ends else ""},
+    }
 
 
 def _means(target: str) -> str:
@@ -266,11 +270,13 @@ def resume(request: HttpRequest) -> HttpResponse:
         request,
         _WhyForm,
         lambda form: publishing.resume(target=target, by=person(request), **_why(form)),
-        title=f"Resume {target_in_words(target)}",
-        says="It takes effect again, in its live version.",
-        about=[each for each in _live(engine.Pause) if each.value.target == target],
-        gone=f"{not_paused(target)} Somebody may have resumed it in the meantime.",
-        button="Resume",
+        lambda: {
+            "title": f"Resume {target_in_words(target)}",
+            "says": "It takes effect again, in its live version.",
+            "about": [each for each in _live(engine.Pause) if each.value.target == target],
+            "gone": f"{not_paused(target)} Somebody may have resumed it in the meantime.",
+            "button": "Resume",
+        },
     )
 
 
@@ -289,7 +295,7 @@ def exempt(request: HttpRequest) -> HttpResponse:
     target = request.GET.get("target", "")
     sample = engine.Exemption(name="exemption", owner="", target=target or EVERYTHING, reason="", until="", pods=[])
     shown = {"title": "Add an Exemption", "says": says, "button": "Add", "edits": [publishing.Edit.of(sample)]}
-    return _ask(request, _ExemptionForm, act, initial={"target": target}, **shown)
+    return _ask(request, _ExemptionForm, act, lambda: {"initial": {"target": target}, **shown})
 
 
 @admin.site.admin_view
@@ -301,31 +307,48 @@ def end_exemption(request: HttpRequest) -> HttpResponse:
         request,
         _WhyForm,
         lambda form: publishing.end_exemption(name=name, by=person(request), **_why(form)),
-        title=f"End Exemption {name}",
-        says="The rule applies to these Pods again.",
-        about=[each for each in _live(engine.Exemption) if each.value.name == name],
-        gone=f"There is no Exemption {name}: somebody may have ended it."
-        if name
-        else "The URL doesn't name an Exemption.",
-        button="End Exemption",
+        lambda: {
+            "title": f"End Exemption {name}",
+            "says": "The rule applies to these Pods again.",
+            "about": [each for each in _live(engine.Exemption) if each.value.name == name],
+            "gone": f"There is no Exemption {name}: somebody may have ended it."
+            if name
+            else "The URL doesn't name an Exemption.",
+            "button": "End Exemption",
+        },
     )
 
 
 def _ask(
-    request: HttpRequest, form_class: type[_WhyForm], act: Callable[[forms.Form], Change], **shown: Any
+    request: HttpRequest,
+    form_class: type[_WhyForm],
+    act: Callable[[forms.Form], Change],
+    look: Callable[[], dict[str, Any]],
 ) -> HttpResponse:
-    """Show a form, do its act, and show the outcome. `edits`: the act's edits; without them it removes what `about` has."""
-    form = form_class(request.POST or None, initial={"digest": _seen(), **shown.pop("initial", {})})
+    """Show a form, do its act, and show the outcome.
+
+    Args:
+        request: the request.
+        form_class: the form.
+        act: does it.
+        look: returns what the page shows now: `about`, what is suspended already; `edits`, the act's, without which it removes what
+            `about` has; `initial`, of the form.
+    """
+    shown, digest = _looked(look)
+    form = form_class(request.POST or None, initial={"digest": digest, **shown.pop("initial", {})})
     faults: Sequence[str] = ()
     if request.method == "POST" and form.is_valid():
         try:
             change = act(form)
         except publishing.PublishingError as error:
             faults = error.messages
-            # The typed values stay, and are compared with the present live state.
-            typed = {name: form.data.get(name, "") for name in form.fields}
-            seen = {"digest": _seen(), "replaces": publishing.digest_of_exemption(typed.get("name", ""))}
-            form = form_class(initial=typed | seen)
+            # The typed values stay, and are compared with the present live state, which is shown.
+            shown, digest = _looked(look)
+            typed = {name: form.data.get(name, "") for name in form.fields} | {"digest": digest}
+            if isinstance(error, publishing.OvertakenError) and error.seen:
+                typed["replaces"] = error.seen
+            shown.pop("initial", None)
+            form = form_class(initial=typed)
         else:
             return HttpResponseRedirect(_say(request, change))
     found = shown.pop("about", ())
@@ -351,8 +374,10 @@ def _live(kind: type[engine.Pause | engine.Exemption]) -> list[publishing.Suspen
     return [each for each in publishing.suspended(timezone.now()) if isinstance(each.value, kind)]
 
 
-def _seen() -> str:
-    return publishing.digest_of_shown(publishing.current_revision().number)
+def _looked(look: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], str]:
+    """Return what a page shows, and the digest of the Revision that it shows it of."""
+    with publishing.one_revision():
+        return look(), publishing.digest_of_shown(publishing.current_revision().number)
 
 
 def _say(request: HttpRequest, change: Change) -> str:

@@ -188,7 +188,8 @@ def _exemption(live: engine.Revision, name: str) -> engine.Exemption | None:
 def _check_replaced(there: engine.Exemption | None, replaces: str | None) -> None:
     if there is not None and replaces is not None and replaces != digest_of_shown(there):
         said = f"There is an Exemption {there.name} already: {suspension_sentence(there)}."
-        raise OvertakenError([said, "Give this one another name; or add it again, and it takes the other's place."])
+        advice = "Give this one another name; or add it again, and it takes the other's place."
+        raise OvertakenError([said, advice], seen=digest_of_shown(there))
 
 
 def _read_pause(name: str, spec: Mapping[str, Any]) -> engine.Pause:

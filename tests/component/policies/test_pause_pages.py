@@ -345,3 +345,24 @@ def test_that_resuming_needs_review_is_said_where_pausing_needs_none(
     assert "Review is required here" not in text_of(get(operator, PAUSE + "everything"))
     send(operator, PAUSE + "everything", reason="storm")
     assert "Review is required here" in text_of(get(operator, RESUME + "everything"))
+
+
+def test_who_is_refused_sees_the_pause_that_the_next_press_ends(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A colleague's Pause comes while the verb waits for the lock: after the page has read what is paused."""
+    publish_all(make_pause(target="RuleSet/web", reason="first"))
+    page = RESUME + "RuleSet%2Fweb"
+    data = {"digest": get(operator, page).context["form"]["digest"].value(), "reason": "over"}
+    resume = publishing.resume
+
+    def resume_late(**asked: Any) -> Any:
+        monkeypatch.setattr(publishing, "resume", resume)
+        publishing.pause(target="RuleSet/web", by="ops", reason="second")
+        return resume(**asked)
+
+    monkeypatch.setattr(publishing, "resume", resume_late)
+    refused = text_of(operator.post(page, data))
+    assert "Somebody was faster" in refused
+    assert "second" in refused
+    assert "first" not in refused
