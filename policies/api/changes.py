@@ -237,8 +237,9 @@ def _seen(matched: Change, request: Request) -> str:
 
 def answer(change: Change, code: int = status.HTTP_200_OK) -> Response:
     """Return a response with the Change's present state."""
-    row = ChangeViewSet.queryset.get(pk=change.pk)
-    return tagged(Response(shapes.ChangeDetailSerializer(row).data, status=code), row.digest)
+    with publishing.one_revision():  # `live` is what the edits are compared with
+        row = ChangeViewSet.queryset.get(pk=change.pk)
+        return tagged(Response(shapes.ChangeDetailSerializer(row).data, status=code), row.digest)
 
 
 def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change]:

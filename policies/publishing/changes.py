@@ -291,6 +291,7 @@ def discard_edits(*, change: Change, keys: Collection[Key], by: By, expected_dig
     return row
 
 
+@transaction.atomic
 def rebase_change(
     *,
     change: Change,
@@ -320,9 +321,11 @@ def rebase_change(
         PublishingError: it may not be rebased, something moved again, no side is chosen for a part that both sides changed, or a
             side is chosen for something that hasn't moved.
     """
+    # All that is compared below is of one Revision; before locking the Change, as in `edit_change`.
+    live = lock_revisions()
     with locked(change, "rebase", by, expected_digest) as row:
-        if expected_revision != current_revision().number:
-            raise OvertakenError([f"Revision {current_revision().number} was made since you looked. Look again."])
+        if expected_revision != live.number:
+            raise OvertakenError([f"Revision {live.number} was made since you looked. Look again."])
         moved = moved_of(row)
         _check_has_moved({*take_theirs, *merge}, moved, row)
         shown = orders_of(row)

@@ -16,9 +16,12 @@ from policies.publishing.actors import By
 from policies.publishing.changes import edit_change, open_once
 from policies.publishing.contents import Edit, is_same
 from policies.publishing.errors import OvertakenError
-from policies.publishing.parts import Key, Kind, Value
+from policies.publishing.parts import Key, Kind, Value, live_digests
 from policies.publishing.revisions import current_revision, edit_in, lock_revisions, values_of
 from policies.publishing.standing import edit_of
+
+# In place of a digest: equal to none.
+_UNSEEN = "-"
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -66,9 +69,22 @@ def content_digest(value: Value | None) -> str:
 
 
 def seen_of(change: Change | None, key: Key) -> str:
-    """Return the state that a form records when it is loaded: the digests of its initial and of the live content, and the edit's author."""
-    digests = (content_digest(found_in(each, key).value) for each in (change, None))
-    return " ".join((*digests, str(change.pk) if change else ""))
+    """Return the state that a form records when it is loaded: the digests of its initial and of the live content, and the Change.
+
+    Who edits what a Change made of an older version hasn't seen the live one.
+    """
+    began, live = (content_digest(found_in(each, key).value) for each in (change, None))
+    edit = edit_in(change, key) if change else None
+    if edit is not None and edit.base_digest != live_digests([key], current_revision().number).get(key, ""):
+        live = _UNSEEN
+    return " ".join((began, live, str(change.pk) if change else ""))
+
+
+def _seen_since(change: Change | None, key: Key, seen: str) -> str:
+    """Return what a form has seen once it is refused, and shows how what it edits has changed since `seen`."""
+    now, (_, live, _) = content_digest(found_in(change, key).value), [*seen.split(" "), "", ""][:3]
+    is_edited = change is not None and edit_in(change, key) is not None
+    return " ".join((now, (live or _UNSEEN) if is_edited else now, str(change.pk) if change else ""))
 
 
 def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) -> list[str]:
@@ -146,7 +162,7 @@ def save_edit(*, edit: Edit, change: Change | None, by: By, title: str, seen: st
     lock_revisions()
     row = Change.objects.select_for_update().get(pk=change.pk) if change else None
     if said := overtaken(row, edit.key, edit.value, seen):
-        raise OvertakenError(said, seen=seen_of(row, edit.key))
+        raise OvertakenError(said, seen=_seen_since(row, edit.key, seen))
     if is_same(found_in(row, edit.key).value, edit.value):
         return row
     if row is None:

@@ -152,12 +152,25 @@ def page(request: HttpRequest) -> HttpResponse:
         raise PermissionDenied
     initial = {name: value for name, value in request.GET.items() if name in PreviewForm.base_fields}
     form = PreviewForm(request.POST if request.method == "POST" else None, initial=initial)
+    # Before the draft is decided on, which takes a while: a test of it isn't saved over a colleague's next draft.
+    seen = _seen_of(form)
     found = form.work_out() if form.is_bound and form.is_valid() else None
-    return _page(request, form, found, may_ask=may_ask)
+    return _page(request, form, found, may_ask=may_ask, seen=seen)
+
+
+def _seen_of(form: PreviewForm) -> str:
+    change = _open_change(form["change"].value())
+    return publishing.seen_of(change, (Kind.RULE_SET, str(form["rule_set"].value() or ""))) if change else ""
 
 
 def _page(
-    request: HttpRequest, form: PreviewForm, found: Preview | None, *, may_ask: bool, test: TestForm | None = None
+    request: HttpRequest,
+    form: PreviewForm,
+    found: Preview | None,
+    *,
+    may_ask: bool,
+    seen: str = "",
+    test: TestForm | None = None,
 ) -> HttpResponse:
     name = str(form["rule_set"].value() or "")
     change = _open_change(form["change"].value())
@@ -174,7 +187,7 @@ def _page(
         "change_url": change_url(change.pk) if change else "",
         "edit_url": edit_url(Kind.RULE_SET, name, change) if name and may_ask else "",
         "found": found and _shown(found, request.GET.get("p")),
-        "test": test or (_test_form(found, name, change) if found and found.test and change else None),
+        "test": test or (_test_form(found, name, change, seen) if found and found.test and change else None),
         "not_in_it": NOT_IN_IT,
     }
     return TemplateResponse(request, "scheduler/preview.html", context)
@@ -201,8 +214,7 @@ def _open_change(number: Any) -> Change | None:
     return Change.objects.filter(pk=int(text), state__in=lifecycle.OPEN).first()
 
 
-def _test_form(found: Preview, name: str, change: Change) -> TestForm:
-    seen = publishing.seen_of(change, (Kind.RULE_SET, name))
+def _test_form(found: Preview, name: str, change: Change, seen: str) -> TestForm:
     text = manifests.to_yaml(dict(found.test))
     return TestForm(initial={"rule_set": name, "change": change.pk, "seen": seen, "test": text})
 

@@ -108,13 +108,16 @@ class Command(BerthCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the act, and print the state of the Change afterwards."""
         del args
-        as_json = options["output"] == "json"
         try:
             found = self._do(options)
         except (CommandError, PublishingError) as error:
             said = str(error) if isinstance(error, CommandError) else "\n".join(error.messages)
             raise self.refused(said, options["output"]) from error
-        if as_json:
+        with publishing.one_revision():  # the Revision to rebase on is the one that the edits are compared with
+            self._print(options, found)
+
+    def _print(self, options: dict[str, Any], found: list[Change]) -> None:
+        if options["output"] == "json":
             shown = [msgspec.to_builtins(_shown(each)) for each in found]
             self.stdout.write(manifests.to_json({"ok": True, "changes": shown}))
         elif options["act"] == "list":

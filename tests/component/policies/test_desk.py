@@ -353,6 +353,31 @@ class TestTwoPeople:
         assert operator.post(thing.page(change), mine).status_code == 302
         assert (thing.in_change(change), thing.in_change(other)) == ("one", "two")
 
+    def test_an_edit_of_an_older_version_goes_into_no_other_change_unseen(self, operator: Client, thing: Thing) -> None:
+        alice = another("alice")
+        operator.post(thing.page(), form_data(get(operator, thing.page())) | {"description": "mine"})
+        change = Change.objects.get(state="draft")
+        alice.post(thing.page(), form_data(get(alice, thing.page())) | {"description": "hers"})
+        hers = Change.objects.exclude(pk=change.pk).get(state="draft")
+        publishing.publish_change(change=hers, by="ops", expected_digest=hers.digest)
+        mine = form_data(get(operator, thing.page(change))) | {"goes_into": ""}
+        response = operator.post(thing.page(change), mine)
+        assert "Somebody was faster: Revision 2 by ops made it live" in text_of(response)
+        assert operator.post(thing.page(change), form_data(response)).status_code == 302
+
+    def test_a_refusal_shows_what_a_change_has_and_not_what_is_live(self, operator: Client, thing: Thing) -> None:
+        alice = another("alice")
+        mine = form_data(get(operator, thing.page()))
+        alice.post(thing.page(), form_data(get(alice, thing.page())) | {"description": "hers"})
+        change = Change.objects.get(state="draft")
+        alice.post(thing.page(), form_data(get(alice, thing.page())) | {"description": "live", "goes_into": ""})
+        live = Change.objects.exclude(pk=change.pk).get(state="draft")
+        publishing.publish_change(change=live, by="ops", expected_digest=live.digest)
+        refused = operator.post(thing.page(), mine | {"description": "mine", "goes_into": str(change.pk)})
+        assert "alice edited it in" in text_of(refused)
+        again = operator.post(thing.page(), form_data(refused) | {"goes_into": ""})
+        assert "Somebody was faster: Revision 2 by ops made it live" in text_of(again)
+
     def test_a_form_without_the_digest_overwrites_nothing(self, operator: Client, thing: Thing) -> None:
         data = form_data(get(operator, thing.page())) | {"description": "one"}
         del data["loaded_digest"]
