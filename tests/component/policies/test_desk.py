@@ -49,6 +49,18 @@ def once(act: Callable[[], object]) -> Callable[[], list[Change]]:
     return do
 
 
+def act_after_a_refusal(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let somebody act once, between the next refusal of a form and the page that shows it."""
+    clean, do = EditForm.clean, once(act)
+
+    def clean_late(form: EditForm) -> dict[str, Any]:
+        if form.refusal:
+            do()
+        return clean(form)
+
+    monkeypatch.setattr(EditForm, "clean", clean_late)
+
+
 class Thing:
     """A thing that forms edit, as a test treats all kinds alike: its page, a field of it, and what it says elsewhere."""
 
@@ -254,16 +266,8 @@ class TestTwoPeople:
         alice.post(thing.page(change), hers | {"description": "hers"})
         later = form_data(get(alice, thing.page(change))) | {"description": "later"}
 
-        clean, save = EditForm.clean, once(lambda: alice.post(thing.page(change), later))
-
-        def clean_late(form: EditForm) -> dict[str, Any]:
-            if form.refusal:
-                save()
-            return clean(form)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(EditForm, "clean", clean_late)
-            refused = operator.post(thing.page(change), mine | {"description": "mine"})
+        act_after_a_refusal(monkeypatch, lambda: alice.post(thing.page(change), later))
+        refused = operator.post(thing.page(change), mine | {"description": "mine"})
         assert "hers" in text_of(refused)
         assert thing.in_change(change) == "later"
         assert "later" in text_of(operator.post(thing.page(change), form_data(refused)))
@@ -279,16 +283,8 @@ class TestTwoPeople:
             publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
 
         mine = form_data(get(operator, thing.page())) | {"description": "mine"}
-        clean, publish = EditForm.clean, once(publish_hers)
-
-        def clean_late(form: EditForm) -> dict[str, Any]:
-            if form.refusal:
-                publish()
-            return clean(form)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(EditForm, "clean", clean_late)
-            refused = operator.post(thing.page(), mine | {"new_title": "reversed \u202e"})
+        act_after_a_refusal(monkeypatch, publish_hers)
+        refused = operator.post(thing.page(), mine | {"new_title": "reversed \u202e"})
         assert "U+202E" in text_of(refused)
         assert "overwrite" not in text_of(refused)
         again = operator.post(thing.page(), form_data(refused) | {"new_title": "mine"})
