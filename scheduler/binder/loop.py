@@ -39,9 +39,10 @@ from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.waiting import is_waiting
-from scheduler.decisions.spool import SpoolFullError, Trouble
+from scheduler.decisions.spool import SpoolFullError
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.metrics import BINDER_ATTEMPTS, BINDER_CYCLE_SECONDS, BINDER_QUEUE, DEADLINE_MISSES, TOO_LARGE
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.binding")
 

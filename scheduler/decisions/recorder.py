@@ -16,10 +16,11 @@ from scheduler.decisions.journal import Chain, Journal, Place
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.record import Best, Encoded, Entry, Outcome, payload_of
 from scheduler.decisions.shipping import Depth, ReadCheckpoints, Shipper, read_checkpoints
-from scheduler.decisions.spool import Payload, Spool, SpoolFullError, Trouble
+from scheduler.decisions.spool import Payload, Spool, SpoolFullError
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import DECISIONS_UNWRITTEN, OUTCOMES_UNWRITTEN, SPOOL_LOST
 from scheduler.models import Outcome as OutcomeRow
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.decisions")
 
@@ -139,7 +140,7 @@ class Recorder:
                 # Without a traceback: it is the disk's fault.
                 logger.error("the spool can't be created in %s: %s. %s", self.spool.segments.folder, error, REMEDY)  # noqa: TRY400
         else:
-            self._homeless.is_news("")
+            self._homeless.end()
 
     def stop(self, timeout_seconds: float = 10.0) -> None:
         """Write an End record, ship as much as time allows, and leave the rest to the next process."""
@@ -241,7 +242,7 @@ class Recorder:
                     logger.warning("a new spool can't be created in %s: %s. %s", folder, error, REMEDY)
             else:
                 SPOOL_LOST.inc()
-                self._homeless.is_news("")
+                self._homeless.end()
 
     def write_outcomes(self) -> None:
         """Write the outcomes that there was no room for, as far as there is room now."""
@@ -320,7 +321,7 @@ class Recorder:
 
     def _note_gap_written(self) -> None:
         if self._lost is not None:
-            self._losing.is_news("")
+            self._losing.end()
             logger.error("%d Decisions were lost because the spool had no room", self._lost.last - self._lost.first + 1)
             self._lost = None
 

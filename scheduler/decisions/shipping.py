@@ -17,10 +17,11 @@ from django.db import DatabaseError, connection
 from scheduler.decisions.frames import Frame, Kind, Number, SmallNumber
 from scheduler.decisions.record import compressed, make_compressor
 from scheduler.decisions.segments import Dead, Position, Segments, take_over_the_dead
-from scheduler.decisions.spool import Spool, Trouble
+from scheduler.decisions.spool import Spool
 from scheduler.decisions.stream import MOST_IN_ENTRY, Answer, DecisionStream, Shipment, StreamError
 from scheduler.metrics import DECISIONS_WAITING, SPOOL_BYTES, SPOOL_CORRUPT
 from scheduler.models import Checkpoint
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.decisions")
 
@@ -209,8 +210,9 @@ class Shipper:
         self._own = Source(spool.segments, spool=spool)
         self._sources = [self._own]
         self._in_redis = 0
-        self._away = False
-        self._trouble = Trouble()
+        self._redis_away = Trouble()
+        # Whether the last step ended with another fault, such as that of a file.
+        self._is_stuck = False
         self._policy_known = False
         self._asked_at = self._house_kept_at = self._taken_over_at = -1e9
         self._stopping = threading.Event()
@@ -219,8 +221,8 @@ class Shipper:
 
     @property
     def redis_reachable(self) -> bool:
-        """Whether the last use of Redis succeeded."""
-        return not self._away
+        """Whether the last step got its records into Redis."""
+        return not (self._redis_away.is_ongoing or self._is_stuck)
 
     def start(self) -> None:
         """Start shipping."""
@@ -246,11 +248,11 @@ class Shipper:
                     logger.exception(
                         "the records in %s can't be shipped; Berth tries again every second", self._spool.root
                     )
-                moved, self._away = False, True
+                moved, self._is_stuck = False, True
             if is_stopping and not moved:
                 break
             if not (moved and self._is_behind()):
-                self._stopping.wait(_RETRY_SECONDS if self._away else _PAUSE_SECONDS)
+                self._stopping.wait(_PAUSE_SECONDS if self.redis_reachable else _RETRY_SECONDS)
         if waiting := self.depth().records:
             logger.warning("%d records wait on disk for the next process to ship them", waiting)
         for source in self._sources:
@@ -275,14 +277,12 @@ class Shipper:
                 self._ask()
             moved = [self._ship(source) for source in self._sources] if self._in_redis < MOST_IN_REDIS else []
         except StreamError as error:
-            if self._trouble.is_news(str(error)):
+            if self._redis_away.is_news(str(error)):
                 logger.warning("Redis unreachable, records wait on disk: %s", error)
-            self._away = True
             return False
-        if self._away:
+        if self._redis_away.end():
             logger.info("Redis reachable again")
-        self._trouble.is_news("")
-        self._away = False
+        self._is_stuck = False
         return any(moved)
 
     def _ship(self, source: Source) -> bool:

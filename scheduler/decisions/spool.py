@@ -14,13 +14,12 @@ from typing import IO
 
 from scheduler.decisions.frames import Buffer, Kind, frame
 from scheduler.decisions.segments import LOCK, Position, Segments, locked, sync_folder, take
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.decisions")
 
 SEGMENT_BYTES = 16 << 20
 SYNC_SECONDS = 0.02
-# An ongoing problem is logged again after this time.
-REMIND_SECONDS = 300.0
 # Buffers for one writev; Linux takes 1024.
 _MOST_PARTS = 512
 
@@ -30,21 +29,6 @@ Payload = tuple[Kind, Sequence[Buffer]]
 
 class SpoolFullError(Exception):
     """There is no room on disk, or within the setting. Nothing of the write is left behind."""
-
-
-class Trouble:
-    """Decides when to log a failing operation that is retried: when it begins to fail, when the error changes, and from time to time."""
-
-    def __init__(self) -> None:
-        self._text, self._said_at = "", 0.0
-
-    def is_news(self, text: str) -> bool:
-        """Return whether to log it now; an empty text means success."""
-        now = time.monotonic()
-        if text == self._text and now < self._said_at + REMIND_SECONDS:
-            return False
-        self._text, self._said_at = text, now
-        return bool(text)
 
 
 class Spool:
@@ -268,7 +252,7 @@ class Spool:
         for descriptor in descriptors:
             try:
                 os.fdatasync(descriptor)
-                self._unsaved.is_news("")
+                self._unsaved.end()
             except OSError as error:
                 if self._unsaved.is_news(str(error)):
                     where = self.segments.folder

@@ -19,11 +19,11 @@ from scheduler.decisions.masking import Masks
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
 from scheduler.decisions.shipping import Depth
-from scheduler.decisions.spool import Trouble
 from scheduler.decisions.stream import DecisionStream
 from scheduler.metrics import SNAPSHOT_AGE
 from scheduler.models import Process
 from scheduler.serving.revisions import RevisionHolder
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.process")
 
@@ -122,7 +122,7 @@ class Heartbeat:
             if self._trouble.is_news(str(error).partition("\n")[0]):
                 logger.warning("the heartbeat can't be written: %s", error)
         else:
-            self._trouble.is_news("")
+            self._trouble.end()
 
     def _begin(self, fields: Mapping[str, Any]) -> None:
         """Add the process to the list, and record its start: once, even if its row is deleted later."""

@@ -21,9 +21,9 @@ from policies.engine.errors import ExpressionError
 from policies.engine.ruleset import Revision, decode_revision, encode
 from policies.models import Revision as RevisionRow
 from policies.publishing import NOTHING, stored_revision
-from scheduler.decisions.spool import Trouble
 from scheduler.metrics import PUBLISH_TO_SERVED
 from scheduler.serving.pace import Pace, switching_often
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.revisions")
 
@@ -59,7 +59,6 @@ class RevisionHolder:
         self._on_change = on_change
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
-        self._unreachable = False
         self._trouble = Trouble()
         # Number and digest of the last read Revision: a restored database can have a different one with the same number.
         self._seen: tuple[int, str] | None = None
@@ -71,7 +70,7 @@ class RevisionHolder:
     @property
     def reachable(self) -> bool:
         """Whether the last query reached the database."""
-        return not self._unreachable
+        return not self._trouble.is_ongoing
 
     def served(self) -> tuple[int, datetime | None]:
         """Return the number of the Revision in use, 0 without one, and since when it is in use."""
@@ -102,12 +101,9 @@ class RevisionHolder:
             # The first error is often only that the connection was ended; the cause is in the next one.
             if self._trouble.is_news(str(error).partition("\n")[0]):
                 logger.warning("database unreachable, %s: %s", self._goes_on(), error)
-            self._unreachable = True
         else:
-            if self._unreachable:
+            if self._trouble.end():
                 logger.info("database reachable again")
-            self._trouble.is_news("")
-            self._unreachable = False
 
     def rest(self) -> None:
         """Let calls go first. Before the first Revision is served, there are no calls to yield to."""

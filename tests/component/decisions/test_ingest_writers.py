@@ -87,5 +87,6 @@ def test_a_fault_of_a_file_does_not_end_the_shipper(tmp_path: Path, caplog: pyte
     eventually(lambda: real_history.stream.entries, what="the record is shipped")
     shipper.stop(20)
     assert "can't be shipped; Berth tries again" in caplog.text
+    assert "Redis" not in caplog.text
     assert len(real_history.stream.entries) == 1
     real_history.spool.close()

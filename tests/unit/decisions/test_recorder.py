@@ -16,8 +16,8 @@ from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
+from scheduler import trouble
 from scheduler.decisions import journal as journal_module
-from scheduler.decisions import spool as spool_module
 from scheduler.decisions.frames import Kind
 from scheduler.decisions.node_names import names_of
 from scheduler.decisions.record import (
@@ -385,7 +385,7 @@ class TestStart:
         assert ["spool can't be created in" in each for each in said] == [True, False]
         assert all(str(root) in each for each in said)
         assert lost() - before == 5
-        monkeypatch.setattr(spool_module, "REMIND_SECONDS", 0.0)
+        monkeypatch.setattr(trouble, "REMIND_SECONDS", 0.0)
         recorder._mend()
         assert "Decisions are lost from now on (5 so far)" in caplog.messages[-1]
         root.unlink()
