@@ -353,6 +353,8 @@ class Loop:
             waiting.message = UNRECORDED
             self._queue.retry(waiting.pod.uid, now)
             self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, UNRECORDED, waiting.nominated))
+        else:
+            self._unrecorded.end()
 
     def _decide(self, waiting: Waiting, now: float) -> None:
         pod = waiting.pod

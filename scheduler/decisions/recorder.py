@@ -243,12 +243,14 @@ class Recorder:
             else:
                 SPOOL_LOST.inc()
                 self._homeless.end()
+                self._anew.end()
 
     def write_outcomes(self) -> None:
         """Write the outcomes that there was no room for, as far as there is room now."""
         while True:
             with self._lock:  # taken for each one separately: a call may wait for it
                 if not self._unwritten:
+                    self._unknown_outcomes.end()
                     return
                 try:
                     self.spool.append([(Kind.OUTCOME, [self._unwritten[0]])])

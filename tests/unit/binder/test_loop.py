@@ -335,6 +335,12 @@ def test_a_pod_whose_decision_may_not_be_lost_waits_for_room_takes_none_and_says
     world.turn()
     assert [name for name, _ in world.recorded] == ["a"]
 
+    world.pod("b", requests=requests)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.loop, "_record", refuse)
+        world.turn()
+    assert [line.message for line in caplog.records if line.name == "berth.binding"] == [told, told]
+
 
 def test_a_pod_that_was_deleted_while_it_waited_is_never_decided_on(world: World) -> None:
     world.pod("a")

@@ -339,6 +339,9 @@ class TestFull:
         recorder._mend()
         recorder._mend()
         assert outcomes(recorder) == [("uid-web", "a", None), ("uid-cart", "b", None)]
+        recorder.spool._max_bytes = 10
+        place(recorder, "late", "a")
+        assert caplog.text.count("outcomes of Pods can't be recorded") == 2
         recorder.spool.close()
 
 
