@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from policies import publishing
 from policies.api.asked import Asked
+from policies.api.base import by_of
 from policies.changes_in_words import part_changes
 from policies.engine.documents import document_of
 from policies.models import Change, ChangeEvent
@@ -215,9 +216,11 @@ class ChangeDetailSerializer(ChangeSerializer):
         return sorted(self._standing(row).counting)
 
     def get_missing(self, row: Change) -> list[str]:
-        """Return which approvals are missing."""
+        """Return which approvals are missing, with the caller's way to them."""
         standing = self._standing(row)
-        return standing.missing if row.state in lifecycle.OPEN or standing.waits_for_approval_afterwards else []
+        if row.state not in lifecycle.OPEN and not standing.waits_for_approval_afterwards:
+            return []
+        return standing.missing_for(publishing.actor_of(by_of(self.context["request"])))
 
     @extend_schema_field(WaitingSerializer(many=True))
     def get_waiting(self, row: Change) -> Any:

@@ -89,7 +89,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Open a Change without edits."""
         asked = asked_of(shapes.NewChangeSerializer, request.data)
         change = publishing.begin_change(title=asked["title"], reason=asked["reason"], by=by_of(request))
-        return answer(change, status.HTTP_201_CREATED)
+        return answer(request, change, status.HTTP_201_CREATED)
 
     @extend_schema(
         request=shapes.DescriptionSerializer,
@@ -101,7 +101,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         asked = asked_of(shapes.DescriptionSerializer, request.data)
         row, by = self.get_object(), by_of(request)
         digest = expected_of(request, row.digest)
-        return answer(publishing.describe_change(change=row, by=by, expected_digest=digest, **asked))
+        return answer(request, publishing.describe_change(change=row, by=by, expected_digest=digest, **asked))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -109,7 +109,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Send the Change to review; its documents must have no faults."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
-        return answer(publishing.submit_change(change=row, by=by, expected_digest=digest, text=said))
+        return answer(request, publishing.submit_change(change=row, by=by, expected_digest=digest, text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -117,7 +117,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Approve the state of the Change that If-Match names."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
-        return answer(publishing.approve_change(change=row, by=by, expected_digest=digest, text=said))
+        return answer(request, publishing.approve_change(change=row, by=by, expected_digest=digest, text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -125,7 +125,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Reject the Change, with a reason."""
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
-        return answer(publishing.reject_change(change=row, by=by, expected_digest=digest, text=said))
+        return answer(request, publishing.reject_change(change=row, by=by, expected_digest=digest, text=said))
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -134,7 +134,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         publishing.publish_change(change=row, by=by, expected_digest=digest, reason=said)
-        return answer(row)
+        return answer(request, row)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"], url_path="publish-urgently")
@@ -143,28 +143,34 @@ class ChangeViewSet(ReadOnlyViewSet):
         row, by, said = self._asked(request)
         digest = expected_of(request, row.digest)
         publishing.publish_urgently(change=row, by=by, expected_digest=digest, reason=said)
-        return answer(row)
+        return answer(request, row)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, number: int) -> Response:
         """Withdraw the Change: it never goes live."""
         row, by, said = self._asked(request)
-        return answer(publishing.withdraw_change(change=row, by=by, expected_digest=_seen(row, request), text=said))
+        return answer(
+            request, publishing.withdraw_change(change=row, by=by, expected_digest=_seen(row, request), text=said)
+        )
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reopen(self, request: Request, number: int) -> Response:
         """Make a rejected Change a draft again."""
         row, by, said = self._asked(request)
-        return answer(publishing.reopen_change(change=row, by=by, expected_digest=_seen(row, request), text=said))
+        return answer(
+            request, publishing.reopen_change(change=row, by=by, expected_digest=_seen(row, request), text=said)
+        )
 
     @extend_schema(request=shapes.CommentSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def comment(self, request: Request, number: int) -> Response:
         """Add a comment."""
         text = asked_of(shapes.CommentSerializer, request.data)["comment"]
-        return answer(publishing.comment_on_change(change=self._matched(request), by=by_of(request), text=text))
+        return answer(
+            request, publishing.comment_on_change(change=self._matched(request), by=by_of(request), text=text)
+        )
 
     @extend_schema(request=shapes.AskingSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"], url_path="request-review")
@@ -172,7 +178,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Request somebody's review of the Change."""
         asked = asked_of(shapes.AskingSerializer, request.data)
         row, by = self._matched(request), by_of(request)
-        return answer(publishing.ask_for_review(change=row, by=by, whom=asked["whom"], text=asked["reason"]))
+        return answer(request, publishing.ask_for_review(change=row, by=by, whom=asked["whom"], text=asked["reason"]))
 
     @extend_schema(request=None, responses={202: shapes.ChangeDetailSerializer})
     @action(detail=True, methods=["post"])
@@ -180,7 +186,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         """Request a run of the gate, which a worker carries out. The member `gate` of the Change has its results."""
         row = self._matched(request)
         publishing.run_gate(change=row, by=by_of(request))
-        return answer(row, status.HTTP_202_ACCEPTED)
+        return answer(request, row, status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=shapes.RebaseSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -197,7 +203,7 @@ class ChangeViewSet(ReadOnlyViewSet):
             take_theirs=[key for key, side in sides.items() if side["take"] == "theirs"],
             merge={key: side["parts"] for key, side in sides.items() if side["take"] == "merge"},
         )
-        return answer(rebased)
+        return answer(request, rebased)
 
     @extend_schema(request=shapes.ScheduleSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -206,7 +212,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         at = asked_of(shapes.ScheduleSerializer, request.data)["publish_at"]
         row, by = self.get_object(), by_of(request)
         digest = expected_of(request, row.digest)
-        return answer(publishing.schedule_change(change=row, by=by, publish_at=at, expected_digest=digest))
+        return answer(request, publishing.schedule_change(change=row, by=by, publish_at=at, expected_digest=digest))
 
     @extend_schema(request=shapes.ExpirySerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -215,7 +221,7 @@ class ChangeViewSet(ReadOnlyViewSet):
         at = asked_of(shapes.ExpirySerializer, request.data)["expires_at"]
         row, by = self.get_object(), by_of(request)
         digest = expected_of(request, row.digest)
-        return answer(publishing.set_expiry(change=row, by=by, expires_at=at, expected_digest=digest))
+        return answer(request, publishing.set_expiry(change=row, by=by, expires_at=at, expected_digest=digest))
 
     def _asked(self, request: Request) -> tuple[Change, publishing.By, str]:
         said = asked_of(shapes.ReasonSerializer, request.data)["reason"]
@@ -235,11 +241,12 @@ def _seen(matched: Change, request: Request) -> str:
     return matched.digest if tags_of(request) else ""
 
 
-def answer(change: Change, code: int = status.HTTP_200_OK) -> Response:
-    """Return a response with the Change's present state."""
+def answer(request: Request, change: Change, code: int = status.HTTP_200_OK) -> Response:
+    """Return a response with the Change's present state, as the caller sees it."""
     with publishing.one_revision():  # `live` is what the edits are compared with
         row = ChangeViewSet.queryset.get(pk=change.pk)
-        return tagged(Response(shapes.ChangeDetailSerializer(row).data, status=code), row.digest)
+        shown = shapes.ChangeDetailSerializer(row, context={"request": request}).data
+        return tagged(Response(shown, status=code), row.digest)
 
 
 def _narrowed(found: QuerySet[Change], asked: dict[str, str]) -> QuerySet[Change]:
@@ -284,7 +291,7 @@ class EditOfChangeView(Door):
         by, digest = by_of(request), expected_of(request, change.digest)
         if (seen := request.query_params.get("seen")) is not None:
             publishing.check_seen({edit.key: seen.strip('"')}, [edit.key])
-        return answer(publishing.edit_change(change=change, edits=[edit], by=by, expected_digest=digest))
+        return answer(request, publishing.edit_change(change=change, edits=[edit], by=by, expected_digest=digest))
 
 
 class PutEditView(EditOfChangeView):
@@ -321,4 +328,4 @@ class DiscardEditView(EditOfChangeView):
         change = get_object_or_404(Change, pk=number)
         by, digest = by_of(request), expected_of(request, change.digest)
         key = (self.kind, name)
-        return answer(publishing.discard_edits(change=change, keys=[key], by=by, expected_digest=digest))
+        return answer(request, publishing.discard_edits(change=change, keys=[key], by=by, expected_digest=digest))

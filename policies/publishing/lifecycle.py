@@ -44,9 +44,6 @@ _SCOPES: Final = {
 }
 # Acts that are also possible on a Change that was published in an emergency and waits for approval.
 _AFTERWARDS: Final = frozenset({"approve", "ask"})
-# The way from a draft to its approvals, for who may edit it.
-_SEND: Final = "send it to review"
-
 _WORDS: Final = {
     DRAFT: "a draft",
     IN_REVIEW: "in review",
@@ -152,14 +149,16 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def missing(self) -> list[str]:
         """The missing approvals, one sentence each."""
-        return self.missing_with(_SEND)
+        return self._missing()
 
-    def missing_with(self, way: str) -> list[str]:
-        """Return the missing approvals, one sentence each; that of a draft ends with the way to them."""
+    def missing_for(self, actor: Actor) -> list[str]:
+        """Return the missing approvals, one sentence each; that of a draft ends with this person's way to them."""
+        return self._missing(f": {_way_to_review(actor)}" if self.state == DRAFT else "")
+
+    def _missing(self, way: str = "") -> list[str]:
         said = []
         if (more := self.needed - self.approvals) > 0:
-            how = f": {way}" if self.state == DRAFT else ""
-            said.append(f"It needs {counted(more, 'more approval')} from people who didn't edit it{how}.")
+            said.append(f"It needs {counted(more, 'more approval')} from people who didn't edit it{way}.")
         more_of = [(need, need.approvals - len(self.counting & need.members)) for need in self.needs]
         said += [
             f"For {need.scope} it needs {counted(n, 'more approval')} from {need.group}.{need.note}"
@@ -350,14 +349,14 @@ def _check_expiry(_: Actor, standing: Standing) -> str:
 
 def _way_to_review(actor: Actor) -> str:
     if actor.may_edit:
-        return _SEND
+        return "send it to review"
     if actor.may_break_glass:
         return "an Operator can send it to review; in an emergency publish it without approval"
     return "an Operator has to send it to review"
 
 
 def _check_publishing(actor: Actor, standing: Standing) -> str:
-    return _check_urgent(actor, standing) or " ".join(standing.missing_with(_way_to_review(actor))) or standing.gate
+    return _check_urgent(actor, standing) or " ".join(standing.missing_for(actor)) or standing.gate
 
 
 _CHECKS: Final = {

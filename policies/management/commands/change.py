@@ -327,7 +327,10 @@ def _shown(change: Change) -> Shown:
             *(line for edit in edits for line in part_changes(bases.get(edit.key), edit.value)),
             *(publishing.past_ends(edits) if is_open else []),
         ],
-        missing=standing.missing if is_open or standing.waits_for_approval_afterwards else [],
+        # Whoever reads this may act as the system's user.
+        missing=standing.missing_for(publishing.actor_of(system_user()))
+        if is_open or standing.waits_for_approval_afterwards
+        else [],
         moved=list(standing.moved),
         theirs=_all_theirs(change) if is_open else [],
         live=publishing.current_revision().number,

@@ -53,6 +53,18 @@ def test_a_document_goes_live_by_two_people(operator: Client, approver: Client) 
     assert {event.door for event in AuditEvent.objects.filter(kind__startswith="change.")} == {"rest"}
 
 
+@pytest.mark.usefixtures("reviewed")
+def test_a_draft_tells_each_caller_a_way_to_its_approvals_that_the_caller_has(
+    operator: Client, approver: Client
+) -> None:
+    path, tag = begun(operator, WEB)
+    said = "It needs 1 more approval from people who didn't edit it: "
+    assert told(ask(operator, "get", path))["missing"] == [f"{said}send it to review."]
+    assert told(ask(approver, "get", path))["missing"] == [f"{said}an Operator has to send it to review."]
+    commented = told(ask(approver, "post", f"{path}/comment", {"comment": "Why?"}, match=tag))
+    assert commented["missing"] == [f"{said}an Operator has to send it to review."]
+
+
 def test_what_a_change_makes_is_shown_in_documents_and_in_sentences(operator: Client) -> None:
     path, _ = begun(operator, WEB)
     shown = told(ask(operator, "get", path))
