@@ -21,7 +21,8 @@ backlog = 4096
 # Longer than proxies' keep-alive (60 s for nginx and load balancers): if we closed first, a request that is just being sent would be lost.
 keepalive = 75
 timeout = 60
-graceful_timeout = 10
+# Two seconds more than the worker's own time for requests in progress.
+graceful_timeout = 24
 # The socket that newer versions open would conflict with another process of the same user.
 control_socket_disable = True
 # gunicorn's log lines have the same format as all others, including those about a worker that was killed or hangs.

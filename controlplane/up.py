@@ -36,7 +36,7 @@ START_SECONDS = 60.0
 _RESTART_SECONDS = 1.0
 
 _YOUNG_SECONDS = 10.0
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 25.0
 # The exit code of the local cluster if a file that it was given can't be used: a restart doesn't help.
 _UNUSABLE_FILE = 3
 _ROLES = ("admin", "extender", "worker", "beat", "binder")

@@ -55,7 +55,7 @@ TRUST_SECONDS = 600.0
 MOST_TRUSTED = 256
 # The part of a streamed answer that is held in memory; the rest is made as the client reads it.
 HELD_BYTES = 1 << 20
-# The time for calls in progress when the server is told to stop.
+# The time for idle connections when the server is told to stop, and for calls in progress if nothing else is said.
 GRACE_SECONDS = 8.0
 # The time for unfinished TCP handshakes before the listeners are closed.
 HANDSHAKE_SECONDS = 0.1
@@ -83,6 +83,7 @@ class Server:
         most_connections: the limit of connections.
         tick: called each second.
         shares_listeners: returns whether another process continues to use the listeners.
+        grace_seconds: the time for calls in progress when the server is told to stop.
     """
 
     def __init__(
@@ -94,11 +95,13 @@ class Server:
         most_connections: int = MOST_CONNECTIONS,
         tick: Callable[[], None] = lambda: None,
         shares_listeners: Callable[[], bool] = lambda: False,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self._listeners = list(listeners)
         self._application = application
         self._most_connections = most_connections
         self._tick, self._shares_listeners = tick, shares_listeners
+        self._grace_seconds = grace_seconds
         self._selector = selectors.DefaultSelector()
         self._open = 0
         # Connections that the loop handles, the longest-held first.
@@ -121,7 +124,7 @@ class Server:
     # The loop
 
     def serve(self) -> None:
-        """Serve until `stop` is called and requests in progress are answered, within `GRACE_SECONDS`."""
+        """Serve until `stop` is called and requests in progress are answered, within `grace_seconds`."""
         for thread in self._threads:
             thread.start()
         for listener in self._listeners:
@@ -134,7 +137,7 @@ class Server:
         while not self._is_stopping:
             self._turn_round()
         self._stop_listening()
-        until = time.monotonic() + GRACE_SECONDS
+        until = time.monotonic() + self._grace_seconds
         while self._open and time.monotonic() < until:
             self._turn_round(most_seconds=until - time.monotonic())
         self._end()

@@ -35,7 +35,14 @@ def problem_of_refusal(status: int, reason: str) -> tuple[str, bytes]:
 
 
 class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
-    """One process that serves an application by `Server`."""
+    """One process that serves an application by `Server`.
+
+    Attributes:
+        grace_seconds: the time for requests in progress when it is told to stop; less than gunicorn's `graceful_timeout`.
+    """
+
+    # A statement for a page may take 20 s, and then the page says so.
+    grace_seconds = 22.0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -77,6 +84,7 @@ class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
             most_connections=self.cfg.worker_connections,
             tick=self._tick,
             shares_listeners=partial(is_shared, self.ppid),
+            grace_seconds=self.grace_seconds,
         )
         if not self.alive:
             self._server.stop()

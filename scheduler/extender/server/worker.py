@@ -19,6 +19,7 @@ from scheduler.extender.server.gunicorn_conf import credentials
 from scheduler.http_server.body import Body, Budget
 from scheduler.http_server.connection import CONNECTION, Listener
 from scheduler.http_server.listeners import base_environ
+from scheduler.http_server.server import GRACE_SECONDS
 from scheduler.http_server.worker import Worker
 
 # The memory budget, in bodies of the largest size.
@@ -29,6 +30,9 @@ READY_SECONDS = 60.0
 
 class ExtenderWorker(Worker):
     """One process of the extender."""
+
+    # Calls end sooner than pages, and Decisions have to be shipped afterwards.
+    grace_seconds = GRACE_SECONDS
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

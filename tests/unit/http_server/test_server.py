@@ -18,7 +18,7 @@ from scheduler.http_server.body import Body, Budget, WholeBody
 from scheduler.http_server.connection import Listener
 from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.listeners import base_environ
-from scheduler.http_server.server import Application, Server
+from scheduler.http_server.server import GRACE_SECONDS, Application, Server
 
 ROOM = 10_000
 CALL = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
@@ -345,11 +345,13 @@ class TestFaults:
 
 
 @contextmanager
-def serving(application: Application, *, threads: int = 1) -> Iterator[tuple[Server, Callable[[], Client]]]:
+def serving(
+    application: Application, *, threads: int = 1, grace_seconds: float = GRACE_SECONDS
+) -> Iterator[tuple[Server, Callable[[], Client]]]:
     """A server with threads of its own, which must have ended with the clients."""
     listener = listening(Budget(ROOM))
     address = listener.socket.getsockname()
-    server = Server([listener], application, threads=threads)
+    server = Server([listener], application, threads=threads, grace_seconds=grace_seconds)
     loop = threading.Thread(target=server.serve, daemon=True)
     loop.start()
     with ExitStack() as stack:
@@ -448,6 +450,25 @@ class TestTheEnd:
 
             for each in (in_hand, half, behind, not_yet_taken):
                 assert each.answer() == (200, b"hi", False)
+
+    def test_a_call_in_hand_may_take_longer_than_silent_connections_are_kept(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        entered, go_on = threading.Event(), threading.Event()
+
+        def slow(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+            entered.set()
+            assert go_on.wait(60)
+            return echo(environ, start_response)
+
+        monkeypatch.setattr(module, "GRACE_SECONDS", 0.1)
+        with serving(slow, grace_seconds=60.0) as (server, client):
+            silent, in_hand = client(), client().send(CALL)
+            assert entered.wait(60)
+            server.stop()
+            assert silent.sock.recv(1) == b""
+            go_on.set()
+            assert in_hand.answer() == (200, b"hi", False)
 
     def test_requests_behind_the_one_in_hand_on_its_connection_are_for_the_next_process(self) -> None:
         def stop(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -7,14 +7,20 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from gunicorn.config import Config
 
+from controlplane.doors import STATEMENT_SECONDS
+from controlplane.gunicorn_conf import graceful_timeout
 from scheduler.http_server.connection import CONNECTION, OF_AN_ACCOUNT, Connection
 from scheduler.http_server.server import Application, Server
 from scheduler.http_server.worker import BODY_BYTES, Worker
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager
@@ -50,6 +56,16 @@ def test_what_the_server_itself_refuses_is_problem_details_too(
         body = json.loads(answer.read())
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/problem+json")
     assert (body["status"], body["detail"], body["faults"]) == (status, says, [])
+
+
+def test_a_page_that_takes_as_long_as_it_may_is_answered_before_the_admin_is_killed() -> None:
+    deployment = next(yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "base" / "admin.yaml").read_text()))
+    spec = deployment["spec"]["template"]["spec"]
+    before_the_signal = spec["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["admin"]["stop_grace_period"]
+
+    assert STATEMENT_SECONDS < Worker.grace_seconds < graceful_timeout < int(compose.removesuffix("s"))
+    assert before_the_signal + graceful_timeout < spec["terminationGracePeriodSeconds"]
 
 
 @pytest.mark.parametrize(
