@@ -4,6 +4,7 @@
 milliseconds of each, and the time of the first check, which starts the checking process.
 """
 
+import argparse
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
@@ -36,6 +37,7 @@ def _milliseconds(check: Callable[[object], object], document: object) -> float:
 
 def main() -> None:
     """Measure and print."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print(f"the first check, which starts the process: {_milliseconds(checking.read_rule_set, document_of(1)):,.0f} ms")
     print(f"{'rules':>6} {'here':>8} {'apart':>8} {'more':>8}   milliseconds, median of {_ROUNDS}")
     for rules in (1, 10, 100):

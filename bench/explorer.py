@@ -3,6 +3,7 @@
 `python -m bench.explorer`; the aim is 100 ms and 8 queries at 5,000 nodes. Half a minute, most of it migrating.
 """
 
+import argparse
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ SIZES = (10, 1_200, 5_000)
 
 def main() -> None:
     """Measure and print."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     import os
 
     import django

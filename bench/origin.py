@@ -1,5 +1,6 @@
 """The cost of checking whether a call comes from a web page: `python -m bench.origin`. CPU time, median of 21 runs."""
 
+import argparse
 import os
 import statistics
 import time
@@ -15,6 +16,7 @@ CALLS = 20_000
 
 def main() -> None:
     """Print microseconds a call."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     django.setup()
     from rest_framework.request import Request
     from rest_framework.views import APIView

@@ -6,6 +6,7 @@ Beside the elapsed seconds it prints processor seconds, which are the same on a 
 process that checks documents for it. `manage.py` gets an empty database of its own, and no cluster.
 """
 
+import argparse
 import os
 import resource
 import statistics
@@ -56,6 +57,7 @@ COMMANDS = [
 
 def main() -> None:
     """Print the medians of each beside its aim."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "berth" / "src"), "BERTH_STATE_DIR": state}
         environment = {name: value for name, value in environment.items() if name not in OF_OTHERS}

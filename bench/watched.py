@@ -5,6 +5,7 @@ thread's time, the ratio of the time without the cache, and bytes an object. The
 ratio is the noise.
 """
 
+import argparse
 import gc
 import os
 import tempfile
@@ -102,6 +103,7 @@ def _bytes_each(texts: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Any]
 
 def main() -> None:
     """Print the tables."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         os.environ |= {
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",

@@ -11,6 +11,9 @@ from django.core.management import get_commands, load_command_class
 from controlplane.up import read_options
 from tests.architecture.tracked import ROOT
 
+BENCHES = {
+    path.stem: text for path in (ROOT / "bench").glob("*.py") if '__name__ == "__main__"' in (text := path.read_text())
+}
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -57,11 +60,16 @@ def _arguments(parser: ArgumentParser) -> Iterator[Action]:
             yield action
 
 
-def test_make_bench_runs_every_bench() -> None:
-    benches = {path.stem for path in (ROOT / "bench").glob("*.py") if '__name__ == "__main__"' in path.read_text()}
+def test_make_bench_runs_every_bench_and_the_page_of_performance_names_it() -> None:
     run = set(re.findall(r"-m bench\.(\w+)", (ROOT / "Makefile").read_text()))
+    named = set(re.findall(r"bench\.(\w+)", (ROOT / "docs" / "performance.md").read_text()))
 
-    assert benches == run
+    assert (run, set(BENCHES) - named) == (set(BENCHES), set())
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_bench_reads_its_arguments_before_it_measures(name: str) -> None:
+    assert re.search(r"\bparse_args\(", BENCHES[name])
 
 
 @pytest.mark.parametrize(
