@@ -228,7 +228,8 @@ class TestSettle:
 
     @pytest.mark.parametrize("ending", ["observe", "binding", "refused"])
     def test_what_settles_a_pod_wakes_whoever_waits(self, ending: str) -> None:
-        in_flight = InFlight(settle_seconds=LONG)
+        # A wait that ends by time finds them settled, too: it must not end while the threads are joined.
+        in_flight = InFlight(settle_seconds=10 * LONG)
         names = [f"p{place}" for place in range(20)]
         for name in names:
             in_flight.passed(pod(name))
