@@ -27,6 +27,7 @@ from policies.models import Change
 from scheduler.admin.links import pod_url
 from scheduler.backtest.results import SENTENCES, Line, Result
 from scheduler.backtest.runs import (
+    RUN_BACKTEST,
     STANDS_STILL,
     WAITS_LONG,
     BacktestError,
@@ -47,7 +48,7 @@ from scheduler.backtest.runs import (
 from scheduler.backtest.table import HEADINGS, cells_of
 from scheduler.models import Backtest
 
-SEE, RUN = "scheduler.view_backtest", "scheduler.run_backtest"
+SEE = "scheduler.view_backtest"
 _MOST_LISTED = 50
 _MOST_SHOWN = 200
 
@@ -127,7 +128,7 @@ def _list(request: HttpRequest, found: Any, form: BacktestForm, change: Change |
 
 
 @admin.site.admin_view
-@permission_required([SEE, RUN], raise_exception=True)
+@permission_required([SEE, RUN_BACKTEST], raise_exception=True)
 @require_POST
 def start(request: HttpRequest) -> HttpResponse:
     """Request a backtest, and redirect to its page."""
@@ -170,7 +171,7 @@ def progress(request: HttpRequest, number: int) -> HttpResponse:
 
 
 @admin.site.admin_view
-@permission_required([SEE, RUN], raise_exception=True)
+@permission_required([SEE, RUN_BACKTEST], raise_exception=True)
 @require_POST
 def cancel(request: HttpRequest, number: int) -> HttpResponse:
     """Cancel a backtest."""

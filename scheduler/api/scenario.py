@@ -14,6 +14,7 @@ from policies.api.asked import Asked, asked_of
 from policies.api.base import Door, by_of
 from policies.api.problems import ConflictProblem
 from policies.api.throttles import CheckThrottle
+from scheduler.backtest.runs import RUN_BACKTEST
 from scheduler.cluster.client import connect
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
@@ -127,7 +128,7 @@ class ScenarioView(Door):
     def post(self, request: Request) -> Response:
         """Return where Pods would be placed on the cluster as it is now."""
         by = by_of(request)
-        if not publishing.may(by, "scheduler.run_backtest"):
+        if not publishing.may(by, RUN_BACKTEST):
             message = f"{publishing.name_of(by)} may not start a scenario; an Operator may."
             raise PermissionDenied(message)
         asked = asked_of(ScenarioSerializer, request.data)

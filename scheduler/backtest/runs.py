@@ -57,6 +57,8 @@ _MOST_ATTEMPTS = 20
 _KEPT = 20
 # How long a process works before it lets the worker do other tasks.
 LONGEST_SECONDS = 60.0
+# The permission to start and cancel backtests, and to start scenarios.
+RUN_BACKTEST = "scheduler.run_backtest"
 _VERBS = ("filter", "prioritize", "schedule", "bind", "preempt")
 
 _State = Backtest.State
@@ -211,7 +213,7 @@ def cancel_backtest(*, backtest: Backtest, by: User | str) -> bool:
 
 def may_run(by: User | str) -> bool:
     """Return whether somebody may start and cancel backtests; a command's user has the machine."""
-    return isinstance(by, str) or by.has_perm("scheduler.run_backtest")
+    return isinstance(by, str) or by.has_perm(RUN_BACKTEST)
 
 
 def _check_may(by: User | str) -> None:
