@@ -161,8 +161,7 @@ def renew(request: HttpRequest, number: int) -> HttpResponse:
     try:
         secret = keeping.renew_secret(row, by=person(request))
     except keeping.WebhookError as error:
-        messages.error(request, str(error))
-        return HttpResponseRedirect(reverse("webhooks"))
+        return _refused(request, error)
     return _secret(request, row, secret)
 
 
@@ -172,7 +171,10 @@ def renew(request: HttpRequest, number: int) -> HttpResponse:
 def test(request: HttpRequest, number: int) -> HttpResponse:
     """Queue a test."""
     row = get_object_or_404(Webhook, pk=number)
-    made = keeping.send_test(row, by=person(request), now=timezone.now())
+    try:
+        made = keeping.send_test(row, by=person(request), now=timezone.now())
+    except keeping.WebhookError as error:
+        return _refused(request, error)
     _tell_of(request, made, f"Delivery {made.pk} was queued: the log below shows its result.")
     return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
 
@@ -183,7 +185,10 @@ def test(request: HttpRequest, number: int) -> HttpResponse:
 def delete(request: HttpRequest, number: int) -> HttpResponse:
     """Delete a webhook."""
     row = get_object_or_404(Webhook, pk=number)
-    keeping.delete_webhook(row, by=person(request))
+    try:
+        keeping.delete_webhook(row, by=person(request))
+    except keeping.WebhookError as error:
+        return _refused(request, error)
     messages.success(request, f"Webhook {row.name} was removed.")
     return HttpResponseRedirect(reverse("webhooks"))
 
@@ -194,9 +199,18 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
 def again(request: HttpRequest, number: int) -> HttpResponse:
     """Queue a delivery again."""
     row = get_object_or_404(Delivery.objects.select_related("webhook", "notice"), pk=number)
-    made = keeping.send_again(row, by=person(request), now=timezone.now())
+    try:
+        made = keeping.send_again(row, by=person(request), now=timezone.now())
+    except keeping.WebhookError as error:
+        return _refused(request, error)
     _tell_of(request, made, f"Sent again, as delivery {made.pk}.")
     return HttpResponseRedirect(reverse("webhook", args=[row.webhook_id]))
+
+
+def _refused(request: HttpRequest, error: keeping.WebhookError) -> HttpResponse:
+    """Go to the list, which shows why it can't be done: the webhook itself is gone."""
+    messages.error(request, str(error))
+    return HttpResponseRedirect(reverse("webhooks"))
 
 
 def _tell_of(request: HttpRequest, made: Delivery, words: str) -> None:

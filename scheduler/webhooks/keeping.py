@@ -90,10 +90,7 @@ def renew_secret(row: Webhook, *, by: By) -> str:
         WebhookError: it was removed meanwhile.
     """
     # Read again: saving `row` would undo what others changed since it was read, and make a removed webhook anew.
-    present = Webhook.objects.select_for_update().filter(pk=row.pk).first()
-    if present is None:
-        message = f"Webhook {row.name} was removed meanwhile."
-        raise WebhookError(message)
+    present = _locked(row)
     secret = _new_secret()
     present.sealed_secret = seal(secret)
     _saved(present, AuditKind.WEBHOOK_SECRET, by)
@@ -102,14 +99,24 @@ def renew_secret(row: Webhook, *, by: By) -> str:
 
 @transaction.atomic
 def delete_webhook(row: Webhook, *, by: By) -> None:
-    """Delete a webhook with its deliveries; waiting ones aren't sent."""
-    _record(AuditKind.WEBHOOK_DELETE, row, by, (digest_of_webhook(row), ""))
-    row.delete()
+    """Delete a webhook with its deliveries; waiting ones aren't sent.
+
+    Raises:
+        WebhookError: it was removed meanwhile.
+    """
+    present = _locked(row)
+    _record(AuditKind.WEBHOOK_DELETE, present, by, (digest_of_webhook(present), ""))
+    present.delete()
 
 
 @transaction.atomic
 def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
-    """Queue a test for a webhook."""
+    """Queue a test for a webhook.
+
+    Raises:
+        WebhookError: it was removed meanwhile.
+    """
+    row = _locked(row)
     payload = Payload(
         number=0, kind=_TEST_KIND, at=now, sentence=f"{name_of(by)} tests the webhook {row.name}", by=name_of(by)
     )
@@ -123,15 +130,33 @@ def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
 
 @transaction.atomic
 def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
-    """Queue the same bytes again, as a new delivery: the result of the first one is kept."""
+    """Queue the same bytes again, as a new delivery: the result of the first one is kept.
+
+    Raises:
+        WebhookError: the webhook was removed meanwhile.
+    """
+    hook = _locked(delivery.webhook)
     made = Delivery.objects.create(
-        webhook=delivery.webhook, notice=delivery.notice, kind=delivery.kind, body=delivery.body,
+        webhook=hook, notice=delivery.notice, kind=delivery.kind, body=delivery.body,
         made_at=now, next_at=now, asked_by=name_of(by),
     )  # fmt: skip
-    _free(delivery.webhook)
-    same = digest_of_webhook(delivery.webhook)
-    _record(AuditKind.WEBHOOK_AGAIN, delivery.webhook, by, (same, same), delivery=made.pk, again=delivery.pk)
+    _free(hook)
+    same = digest_of_webhook(hook)
+    _record(AuditKind.WEBHOOK_AGAIN, hook, by, (same, same), delivery=made.pk, again=delivery.pk)
     return made
+
+
+def _locked(row: Webhook) -> Webhook:
+    """Lock a webhook until the transaction ends, before its deliveries, and read it again.
+
+    Raises:
+        WebhookError: it was removed meanwhile.
+    """
+    present = Webhook.objects.select_for_update().filter(pk=row.pk).first()
+    if present is None:
+        message = f"Webhook {row.name} was removed meanwhile."
+        raise WebhookError(message)
+    return present
 
 
 def _host_of(url: str) -> str:

@@ -135,6 +135,8 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
             logger.warning(
                 "webhook %s: delivery %d failed, attempt %d: %s", hook.name, row.pk, row.attempts, answer.why
             )
+        # First, as everywhere: whoever takes a delivery, or removes a webhook, locks the webhook before its deliveries.
+        Webhook.objects.select_for_update().filter(pk=hook.pk).first()
         mine = Delivery.objects.filter(pk=row.pk, attempts=row.attempts)
         if not mine.update(state=state, status=answer.status, said=said, next_at=now + (after or timedelta())):
             return  # its lease ended while this process stood still: another has sent it, and holds the webhook

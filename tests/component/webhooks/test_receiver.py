@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
+from policies.models import AuditEvent
 from scheduler.models import Delivery, Notice, Webhook
 from scheduler.webhooks import queue
 from scheduler.webhooks.keeping import (
@@ -31,6 +33,7 @@ from scheduler.webhooks.pace import MOST_ATTEMPTS
 from scheduler.webhooks.sealing import seal
 from scheduler.webhooks.sending import Answer
 from tests.certificates import Authority, write
+from tests.component.policies.test_changes_at_once import somebody_waits, until
 from tests.stack import BASE_DIR, eventually
 
 pytestmark = pytest.mark.django_db
@@ -328,6 +331,20 @@ def test_a_new_secret_does_not_bring_back_a_webhook_that_a_colleague_removed_mea
     assert not Webhook.objects.exists()
 
 
+def test_what_is_sent_by_hand_or_removed_says_that_a_colleague_removed_the_webhook_meanwhile() -> None:
+    read, now = hook("http://127.0.0.1:9/in"), timezone.now()
+    delivery = send_test(read, by="root", now=now)
+    delete_webhook(Webhook.objects.get(), by="ann")
+    for act in (
+        lambda: send_test(read, by="root", now=now),
+        lambda: send_again(delivery, by="root", now=now),
+        lambda: delete_webhook(read, by="root"),
+    ):
+        with pytest.raises(WebhookError, match="Webhook ci was removed meanwhile"):
+            act()
+    assert AuditEvent.objects.filter(kind="webhook.delete").count() == 1
+
+
 def test_under_another_key_nothing_is_sent_and_the_log_says_why(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,6 +374,29 @@ def test_several_senders_at_once_send_each_thing_in_order(receiver: Receiver) ->
         sender.join()
     queue.deliver(now=clock)
     assert [each["body"]["number"] for each in receiver.taken()] == list(range(1, 13))
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer: nothing waits for another's row")
+@pytest.mark.django_db(transaction=True)
+def test_an_outcome_that_is_noted_while_another_holds_the_webhook_waits_for_it_without_a_deadlock() -> None:
+    row, clock = hook("http://127.0.0.1:9/in"), Clock()
+    waiting(row, 1)
+    (taken,) = queue._take(clock.now)
+
+    def note() -> None:
+        try:
+            queue._note(taken, Answer(200, ""), clock.now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as others:
+        with transaction.atomic():
+            Webhook.objects.select_for_update().get()
+            noting = others.submit(note)
+            until(somebody_waits)
+            Delivery.objects.filter(webhook=row).update(asked_by="ann")
+        noting.result()
+    assert (states(), Delivery.objects.get().asked_by) == ([State.DELIVERED], "ann")
 
 
 # What is wrong with a receiver's certificate: how it is made, and what the log says.
