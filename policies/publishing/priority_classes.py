@@ -114,6 +114,8 @@ def digest_of_putting_back(name: str) -> str:
 
 def faults_of_putting_back(found: ClusterPriorityClass) -> list[str]:
     """Return why there is nothing to put back, as after a colleague did it; none if there is something."""
+    if found.overwrite:
+        return [f"Nothing to do: somebody asked for {found.name} to be put back already; the next look does it."]
     if found.state in PUT_BACK_STATES:
         return []
     return [f"Nothing to do: {found.name} isn't drifted or refused in the cluster."]
@@ -137,15 +139,17 @@ def put_back(*, name: str, by: By, reason: str, expected_digest: str = "") -> No
         expected_digest: `digest_of_putting_back` when that person looked.
 
     Raises:
-        PublishingError: nothing was changed or refused there, it is reverted already, it changed since that person looked, the
-            reason could mislead its readers, or this account may not do it.
+        PublishingError: nothing was changed or refused there, it is reverted already or about to be, it changed since that person
+            looked, the reason could mislead its readers, or this account may not do it.
     """
     if not may(by, "policies.publish") or not reach_of(by).is_whole:
         raise PublishingError([f"{name_of(by)} may not put PriorityClasses back; who publishes them may."])
     check_words(reason)
     # First, and locked until the transaction ends, like the class: a look writes its own row before those of the classes.
     ask_for_look()
-    ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
+    row = ClusterPriorityClass.objects.select_for_update().filter(pk=name).first()
+    if row is not None and row.overwrite:
+        raise PublishingError(faults_of_putting_back(row))
     there, live = _put_back_sides(name)
     check_shown(expected_digest, there, live)
     if ClusterPriorityClass.objects.filter(pk=name, state__in=PUT_BACK_STATES).update(overwrite=True) != 1:

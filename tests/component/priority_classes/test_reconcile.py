@@ -10,7 +10,7 @@ from django.db import connection
 from django.db.models.functions import Now
 
 from policies import publishing
-from policies.models import ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
+from policies.models import AuditEvent, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
 from scheduler.priority_classes import reconcile
 from scheduler.priority_classes.execute import LABEL
@@ -238,6 +238,17 @@ def test_what_somebody_puts_back_while_a_look_is_kept_waits_for_it(
         assert at_once(2, act) == [True, None]
     assert look(server)
     assert states() == {"batch": "applied"}
+
+
+def test_what_two_put_back_is_recorded_once_and_the_second_is_told_so(server: PriorityServer) -> None:
+    bring(server)
+    server.have("batch", description="mine")
+    make_due()
+    look(server)
+    publishing.put_back(name="batch", by="ops", reason="not agreed")
+    with pytest.raises(publishing.PublishingError, match="somebody asked for batch to be put back already"):
+        publishing.put_back(name="batch", by="ann", reason="not agreed")
+    assert AuditEvent.objects.filter(kind="put-back").count() == 1
 
 
 def test_putting_back_what_hasnt_drifted_is_refused(server: PriorityServer) -> None:
