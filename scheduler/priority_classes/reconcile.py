@@ -66,12 +66,24 @@ def look(client: Client) -> bool:
         revision.priority_classes,
         found,
         withdrawn=publishing.withdrawn_priority_classes(),
-        overwrite=set(ClusterPriorityClass.objects.filter(overwrite=True).values_list("name", flat=True)),
+        overwrite=_to_put_back(found),
         under_way=[_begun(row) for row in _under_way()],
     )
     outcomes = apply(steps, client, journal=_write_down, may_go_on=lambda: _is_still(taken, revision.number))
     _note(taken, revision.number, outcomes)
     return True
+
+
+def _to_put_back(found: Sequence[Found]) -> set[str]:
+    """Return the classes to put back: those that are in the cluster as they were shown to the person who asked."""
+    there = {each.name: each for each in found}
+    asked = ClusterPriorityClass.objects.filter(overwrite=True)
+    return {row.name for row in asked if not _has_moved(row, there.get(row.name))}
+
+
+def _has_moved(row: ClusterPriorityClass, found: Found | None) -> bool:
+    """Return whether others changed a class in the cluster since it was last looked at."""
+    return any(getattr(row, name) != value for name, value in _facts(found).items())
 
 
 def _newest() -> int:
@@ -198,7 +210,8 @@ def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
         if outcome.step.wanted is not None:
             words = f"{outcome.state}: {message}" if message else outcome.state
             logger.info("PriorityClass %s is %s", outcome.step.name, words)
-    if _ends_request(outcome):
+    # What came to the cluster since somebody asked isn't overwritten unseen, neither now nor by a later look.
+    if _ends_request(outcome) or (row is not None and row.overwrite and _has_moved(row, outcome.found)):
         fields["overwrite"] = False
     ClusterPriorityClass.objects.update_or_create(name=outcome.step.name, defaults=fields | {"looked_at": Now()})
 

@@ -240,6 +240,26 @@ def test_what_somebody_puts_back_while_a_look_is_kept_waits_for_it(
     assert states() == {"batch": "applied"}
 
 
+def test_what_came_to_the_cluster_after_somebody_asked_is_shown_again_in_place_of_being_put_back(
+    server: PriorityServer,
+) -> None:
+    bring(server)
+    server.have("batch", description="mine")
+    make_due()
+    look(server)
+    publishing.put_back(name="batch", by="ops", reason="not agreed")
+    server.have("batch", description="agreed with ops meanwhile")
+    for _ in range(2):
+        make_due()
+        look(server)
+        assert server.classes["batch"]["description"] == "agreed with ops meanwhile"
+    assert states() == {"batch": "drifted"}
+    assert "agreed with ops meanwhile" in ClusterPriorityClass.objects.get(name="batch").message
+    publishing.put_back(name="batch", by="ops", reason="not agreed either")
+    look(server)
+    assert (states(), server.classes["batch"]["description"]) == ({"batch": "applied"}, "")
+
+
 def test_what_two_put_back_is_recorded_once_and_the_second_is_told_so(server: PriorityServer) -> None:
     bring(server)
     server.have("batch", description="mine")
