@@ -40,6 +40,8 @@ class ActForm(forms.Form):
     )
     whom = forms.CharField(required=False, max_length=150)
     publish_at = MomentField(label="Goes live at", required=False)
+    # The time that was shown, with its fractions of seconds; empty for none.
+    shown_at = MomentField(required=False, widget=forms.HiddenInput)
     expires_at = MomentField(label="Expires at", required=False)
     digest = forms.CharField(widget=forms.HiddenInput)
     revision = forms.IntegerField(min_value=0, widget=forms.HiddenInput)
@@ -192,6 +194,7 @@ def _time(request: HttpRequest, row: Change, standing: lifecycle.Standing, typed
     actor = publishing.actor_of(person(request))
     return {
         "publish_at": typed.get("publish_at", shown_in_field(row.publish_at)),
+        "shown_at": row.publish_at.isoformat() if row.publish_at else "",
         "expires_at": typed.get("expires_at", shown_in_field(row.expires_at)),
         "may_schedule": not lifecycle.refusal("schedule", actor, standing),
         "may_expire": not lifecycle.refusal("edit", actor, standing),

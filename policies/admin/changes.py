@@ -204,8 +204,10 @@ def _ask(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 
 
 def _schedule(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    at = _unless_as_shown(typed["publish_at"], row.publish_at)
-    publishing.schedule_change(change=row, by=person(request), publish_at=at, expected_digest=typed["digest"])
+    at = _unless_as_shown(typed["publish_at"], typed["shown_at"])
+    publishing.schedule_change(
+        change=row, by=person(request), publish_at=at, expected_digest=typed["digest"], expected_at=typed["shown_at"]
+    )
     return (
         f"The Change goes live at {publishing.said_at(at)}, as it is now."
         if at

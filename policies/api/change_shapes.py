@@ -367,6 +367,11 @@ class ScheduleSerializer(Asked):
     """The time at which the Change goes live by itself; null to publish it by hand."""
 
     publish_at = serializers.DateTimeField(allow_null=True)
+    seen_publish_at = serializers.DateTimeField(
+        allow_null=True,
+        required=False,
+        help_text="the `publish_at` of the Change as you read it, which its ETag doesn't cover; if it is another one now, the answer is 412",
+    )
 
 
 class ExpirySerializer(Asked):

@@ -5,6 +5,7 @@ Each act calls one function of `publishing`, which checks by `lifecycle` whether
 
 from typing import Any
 
+import msgspec
 from django.db import transaction
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
@@ -209,10 +210,16 @@ class ChangeViewSet(ReadOnlyViewSet):
     @action(detail=True, methods=["post"])
     def schedule(self, request: Request, number: int) -> Response:
         """Schedule the Change to go live at a time, in the state that was looked at."""
-        at = asked_of(shapes.ScheduleSerializer, request.data)["publish_at"]
+        asked = asked_of(shapes.ScheduleSerializer, request.data)
         row, by = self.get_object(), by_of(request)
-        digest = expected_of(request, row.digest)
-        return answer(request, publishing.schedule_change(change=row, by=by, publish_at=at, expected_digest=digest))
+        scheduled = publishing.schedule_change(
+            change=row,
+            by=by,
+            publish_at=asked["publish_at"],
+            expected_digest=expected_of(request, row.digest),
+            expected_at=asked.get("seen_publish_at", msgspec.UNSET),
+        )
+        return answer(request, scheduled)
 
     @extend_schema(request=shapes.ExpirySerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])

@@ -53,24 +53,53 @@ _DATABASE_IS_AWAY = (OperationalError, InterfaceError)
 _logger = logging.getLogger(__name__)
 
 
-def schedule_change(*, change: Change, by: By, publish_at: datetime | None, expected_digest: str) -> Change:
+def schedule_change(
+    *,
+    change: Change,
+    by: By,
+    publish_at: datetime | None,
+    expected_digest: str,
+    expected_at: datetime | msgspec.UnsetType | None = msgspec.UNSET,
+) -> Change:
     """Schedule a Change, with the content that the person looked at, to go live at a time; an edit cancels this. None removes the time.
 
     Approvals may still be missing; if they are missing at that time, the Change is held back.
 
+    Args:
+        change: the Change.
+        by: who schedules it.
+        publish_at: the time.
+        expected_digest: the Change's digest when that person looked.
+        expected_at: its time when that person looked, which isn't part of the digest; UNSET compares nothing.
+
     Raises:
+        OvertakenError: somebody else gave it another content or another time.
         PublishingError: the time is past or after its expiry, another scheduled Change touches the same things, or this account
             may not publish.
     """
     with transaction.atomic():
         lock_revisions()  # so that two Changes of the same things aren't scheduled concurrently
         with locked(change, "schedule", by, expected_digest) as row:
+            if expected_at is not msgspec.UNSET and row.publish_at != expected_at:
+                if _is_so(row, publish_at):
+                    return row  # a form that is sent twice sets it once
+                raise OvertakenError([_rescheduled(row)])
             if publish_at is not None:
                 _check_publish_at(row, publish_at)
             row.publish_at = publish_at
             when = f"to go live at {said_at(publish_at)}" if publish_at else "at no time: somebody has to publish it"
             finish(row, _Act.SCHEDULE, by, when)
     return row
+
+
+def _is_so(row: Change, publish_at: datetime | None) -> bool:
+    """Return whether a Change goes live at this time already, or at none."""
+    return row.publish_at == publish_at and (publish_at is None or (not row.held and holds_schedule(row)))
+
+
+def _rescheduled(row: Change) -> str:
+    now = f"goes live at {said_at(row.publish_at)}" if row.publish_at else "isn't scheduled"
+    return f"Somebody changed the time of {row} since you looked at it: it {now} now. Look at it again."
 
 
 def _check_publish_at(row: Change, publish_at: datetime) -> None:

@@ -78,8 +78,9 @@ def call(act: str, change: Change, by: User) -> None:
 
 def typed(client: Client, change: Change, **more: Any) -> dict[str, Any]:
     """What the page would send, with what was typed."""
-    form = get(client, page_of(change)).context["form"]
-    return {name: form[name].value() for name in ("digest", "revision")} | more
+    shown = get(client, page_of(change)).context
+    held = {name: shown["form"][name].value() for name in ("digest", "revision")}
+    return held | {"shown_at": shown["time"]["shown_at"]} | more
 
 
 def page_of(change: Change) -> str:

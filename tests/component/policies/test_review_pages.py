@@ -126,8 +126,29 @@ def test_a_time_with_seconds_that_is_saved_unchanged_is_no_edit(microsecond: int
     assert (kept.state, kept.expires_at) == ("approved", back)
     at = back - timedelta(hours=1)
     do(change, publishing.schedule_change, "ops", publish_at=at)
-    press(alice, change, act="schedule", publish_at=field_of(alice, change, "publish_at"))
+    press(alice, change, act="schedule", **{name: field_of(alice, change, name) for name in ("publish_at", "shown_at")})
     assert Change.objects.get(pk=change.pk).publish_at == at
+
+
+def test_a_time_that_a_colleague_took_back_is_not_set_again_by_an_older_page_and_the_page_says_so() -> None:
+    alice, change = signed_in("alice", "Operator"), in_review()
+    at = timezone.now() + timedelta(hours=1)
+    do(change, publishing.schedule_change, "ops", publish_at=at)
+    older = {name: field_of(alice, change, name) for name in ("publish_at", "shown_at")}
+    do(change, publishing.schedule_change, "bob", publish_at=None)
+    said = press(alice, change, act="schedule", **older)
+    assert f"Somebody changed the time of {change} since you looked at it: it isn't scheduled now." in said
+    assert Change.objects.get(pk=change.pk).publish_at is None
+    press(alice, change, act="schedule", publish_at=older["publish_at"])
+    assert Change.objects.get(pk=change.pk).publish_at == at.replace(microsecond=0)
+
+
+def test_a_time_that_is_sent_twice_is_set_once() -> None:
+    alice, change = signed_in("alice", "Operator"), in_review()
+    sent = typed(alice, change, act="schedule", publish_at=f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M}")
+    for _ in range(2):
+        assert "The Change goes live at" in text_of(alice.post(act_of(change), sent, follow=True))
+    assert change.events.filter(act="schedule").count() == 1
 
 
 @pytest.mark.parametrize("field", ["publish_at", "expires_at"])

@@ -310,6 +310,18 @@ def test_times_are_set_and_taken_back(operator: Client) -> None:
     assert "past" in told(past, 409)["detail"]
 
 
+def test_a_time_is_compared_with_the_one_that_was_read_where_that_is_sent(operator: Client) -> None:
+    path, tag = begun(operator, WEB)
+    wanted = {"publish_at": "2126-01-01T00:00:00Z"}
+    first = ask(operator, "post", f"{path}/schedule", wanted | {"seen_publish_at": None}, match=tag)
+    assert told(first)["is_scheduled"]
+    told(ask(operator, "post", f"{path}/schedule", {"publish_at": None}, match=tag))
+    late = {"publish_at": "2126-03-01T00:00:00Z", "seen_publish_at": wanted["publish_at"]}
+    said = told(ask(operator, "post", f"{path}/schedule", late, match=tag), 412)["detail"]
+    assert "it isn't scheduled now" in said
+    assert told(ask(operator, "get", path))["publish_at"] is None
+
+
 def test_an_assignment_follows_its_rule_set(operator: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment())
     path, tag = begun(operator)
