@@ -43,7 +43,9 @@ class SuspendedSerializer(serializers.Serializer[Any]):
     revision = serializers.IntegerField()
     ends_at = serializers.DateTimeField(allow_null=True)
     has_ended = serializers.BooleanField(help_text="true if its end has passed: it no longer has an effect")
-    digest = serializers.CharField(help_text="digest of its content, for the If-Match of a request that replaces it")
+    digest = serializers.CharField(
+        help_text="digest of its content, for the If-Match of a request that replaces or ends it"
+    )
     document = serializers.JSONField()
 
 
@@ -93,6 +95,8 @@ class SuspensionsView(Door):
 class PausesView(SuspensionsView):
     """Pauses."""
 
+    parameters = {"get": NAMED_PAGES, "post": [MAY_MATCH]}
+
     @extend_schema(responses=SuspendedPageSerializer)
     def get(self, request: Request) -> Response:
         """Return the live Pauses, by name."""
@@ -110,10 +114,11 @@ class PausesView(SuspensionsView):
         ],
     )
     def post(self, request: Request) -> Response:
-        """Pause a target: at once, or after review where Pauses need it."""
+        """Pause a target: at once, or after review where Pauses need it. If-Match may have the digest of the Pause that this replaces."""
         asked = asked_of(PauseSerializer, request.data)
+        known = publishing.pause_of(asked["target"], publishing.current_revision())
         try:
-            made = publishing.pause(**asked, by=by_of(request))
+            made = publishing.pause(**asked, by=by_of(request), replaces=_seen(request, known))
         except PastError as error:
             raise _faulty(error, "until") from error
         except PublishingError as error:
@@ -127,15 +132,17 @@ class PauseView(Door):
     """One Pause, by its target."""
 
     needs = ("policies.view_revision",)
-    parameters = {"delete": [REASON]}
+    parameters = {"delete": [REASON, MAY_MATCH]}
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def delete(self, request: Request, target: str) -> Response:
-        """End the Pause."""
-        if not any(each.target == target for each in publishing.current_revision().pauses):
+        """End the Pause. If-Match may have its digest."""
+        known = publishing.pause_of(target, publishing.current_revision())
+        if known is None:
             message = f"{target} isn't paused"
             raise NotFound(message)
-        return Response(made_of(publishing.resume(target=target, by=by_of(request), reason=reason_of(request))))
+        reason, ends = reason_of(request), _seen(request, known)
+        return Response(made_of(publishing.resume(target=target, by=by_of(request), reason=reason, ends=ends)))
 
 
 class ExemptionsView(SuspensionsView):
@@ -172,15 +179,23 @@ class ExemptionView(Door):
     """One Exemption."""
 
     needs = ("policies.view_revision",)
-    parameters = {"delete": [REASON]}
+    parameters = {"delete": [REASON, MAY_MATCH]}
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def delete(self, request: Request, name: str) -> Response:
-        """End the Exemption: the rule applies to these Pods again."""
-        if not any(each.name == name for each in publishing.current_revision().exemptions):
+        """End the Exemption: the rule applies to these Pods again. If-Match may have its digest."""
+        known = next((each for each in publishing.current_revision().exemptions if each.name == name), None)
+        if known is None:
             message = f"there is no Exemption {name}"
             raise NotFound(message)
-        return Response(made_of(publishing.end_exemption(name=name, by=by_of(request), reason=reason_of(request))))
+        reason, ends = reason_of(request), _seen(request, known)
+        return Response(made_of(publishing.end_exemption(name=name, by=by_of(request), reason=reason, ends=ends)))
+
+
+def _seen(request: Request, known: engine.Pause | engine.Exemption | None) -> str:
+    """Return the digest that the caller looked at, which is compared under the lock; empty if the request names none."""
+    there = publishing.digest_of_shown(known) if known else ""
+    return expected_of(request, there) if tags_of(request) else ""
 
 
 def reason_of(request: Request) -> str:

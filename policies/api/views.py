@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from policies import checking, publishing
 from policies.api.asked import asked_of
-from policies.api.base import Door, ReadOnlyViewSet, by_of
+from policies.api.base import MAY_MATCH, Door, ReadOnlyViewSet, by_of, tags_of
 from policies.api.change_shapes import ReasonSerializer
 from policies.api.documents import MadeSerializer, made_of
 from policies.api.pagination import EventPages
@@ -80,13 +80,19 @@ class RevisionViewSet(ReadOnlyViewSet):
     detail_serializer_class = RevisionDetailSerializer
     lookup_field = "number"
     lookup_value_converter = "int"
+    parameters = {"rollback": [MAY_MATCH]}
 
     @extend_schema(request=ReasonSerializer, responses=MadeSerializer)
     @action(detail=True, methods=["post"])
     def rollback(self, request: Request, number: int) -> Response:
-        """Roll back: make the next Revision with the content of this one, or a Change in review if approvals are required."""
-        reason = asked_of(ReasonSerializer, request.data)["reason"]
-        made = publishing.bring_back(to_number=self.get_object().number, by=by_of(request), reason=reason)
+        """Roll back: make the next Revision with the content of this one, or a Change in review if approvals are required.
+
+        If-Match may have the digest of the Revision that is live.
+        """
+        reason, seen = asked_of(ReasonSerializer, request.data)["reason"], tags_of(request)
+        made = publishing.bring_back(
+            to_number=self.get_object().number, by=by_of(request), reason=reason, looked_at=seen
+        )
         return Response(made_of(made))
 
 

@@ -114,6 +114,7 @@ from policies.publishing.pauses import (
     exempt,
     exemption_faults,
     pause,
+    pause_of,
     resume,
     suspended,
 )
@@ -336,6 +337,7 @@ __all__ = [
     "parts_of",
     "past_ends",
     "pause",
+    "pause_of",
     "priority_class_faults",
     "priority_class_state",
     "propose_adoption",

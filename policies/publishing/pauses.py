@@ -51,7 +51,9 @@ class Suspended(NamedTuple):
     has_ended: bool
 
 
-def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest: str = "") -> Change:
+def pause(
+    *, target: str, by: By, reason: str, until: str = "", expected_digest: str = "", replaces: str = ""
+) -> Change:
     """Take a rule, a rule set, an Assignment or everything out of force; an existing Pause gets the new reason and end.
 
     Args:
@@ -60,6 +62,7 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
         reason: why, in that person's words.
         until: when it ends by itself, RFC 3339; empty for when somebody resumes.
         expected_digest: `digest_of_shown` of the number of the Revision that was live when that person looked.
+        replaces: `digest_of_shown` of the live Pause that that person looked at; empty to compare nothing.
 
     Returns:
         The Change: published, or in review where it needs approvals or waits for the gate.
@@ -70,7 +73,8 @@ def pause(*, target: str, by: By, reason: str, until: str = "", expected_digest:
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
-        known = next((each for each in live.pauses if each.target == target), None)
+        known = pause_of(target, live)
+        check_shown(replaces, *([known] if known else []))
         name = known.name if known else _name_for(target, {each.name for each in live.pauses})
         spec = {"target": target, "reason": reason} | ({"until": until} if until else {})
         value = _read_pause(name, spec)
@@ -102,11 +106,18 @@ def _just_asked(wanted: engine.Pause, by: By) -> engine.Pause | None:
     return None
 
 
-def resume(*, target: str, by: By, reason: str, expected_digest: str = "") -> Change:
-    """End a Pause, so that its target is in force again; args, result and errors as for `pause`."""
+def pause_of(target: str, live: engine.Revision) -> engine.Pause | None:
+    """Return the Pause of a thing; the first one, if files made several."""
+    return next((each for each in live.pauses if each.target == target), None)
+
+
+def resume(*, target: str, by: By, reason: str, expected_digest: str = "", ends: str = "") -> Change:
+    """End a Pause, so that its target is in force again; args, result and errors as for `pause`, `ends` as `replaces`."""
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
+        known = pause_of(target, live)
+        check_shown(ends, *([known] if known else []))
         edits = _pauses_of(target, live)
         if not edits:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
@@ -162,12 +173,13 @@ def exemption_faults(name: str, spec: Mapping[str, Any]) -> list[Fault]:
     return faults
 
 
-def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "") -> Change:
-    """Put a rule back in force for exempted Pods; errors as for `pause`."""
+def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "", ends: str = "") -> Change:
+    """Put a rule back in force for exempted Pods; `ends` as in `resume`, errors as for `pause`."""
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
         found = _exemption(live, name)
+        check_shown(ends, *([found] if found else []))
         if found is None:
             raise PublishingError([f"There is no Exemption {name}."])
         change = _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)

@@ -1,6 +1,6 @@
 """Single acts as Changes of their own, such as restoring and archiving; published at once, or sent to review where that is required."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from django.db import transaction
@@ -12,7 +12,7 @@ from policies.publishing.actors import By
 from policies.publishing.assignments import in_order, orders_for
 from policies.publishing.changes import open_change, open_roll_back, publish_change, roll_back, submit_act
 from policies.publishing.contents import Edit
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.history import AssignmentVersion
 from policies.publishing.parts import Kind, Value, key_of
 from policies.publishing.priority_classes import adopted, live_priority_classes
@@ -203,16 +203,25 @@ def propose_roll_back(*, to_number: int, by: By, reason: str, expected_digest: s
         return submit_act(change=change, by=by)
 
 
-def bring_back(*, to_number: int, by: By, reason: str) -> Change | None:
+def bring_back(*, to_number: int, by: By, reason: str, looked_at: Collection[str] = ()) -> Change | None:
     """Make an older Revision's content live at once if that needs no approval, else send it to review; None when it is live.
 
+    Args:
+        to_number: the number of the older Revision.
+        by: who does it.
+        reason: why.
+        looked_at: digests of Revisions, of which one has to be live; none to compare nothing.
+
     Raises:
+        OvertakenError: another Revision is live.
         PublishingError: there is no such Revision, or this account may not do it.
     """
     with transaction.atomic():
         live, target = lock_revisions(), load_revision(to_number)
         if target is None:
             raise PublishingError([f"There is no Revision {to_number}."])
+        if looked_at and not Revision.objects.filter(number=live.number, digest__in=looked_at).exists():
+            raise OvertakenError([f"Revision {live.number} is live now: look at it, then roll back."])
         if needs_review(edits_between(live, target), rolls_back=True):
             return propose_roll_back(to_number=to_number, by=by, reason=reason)
         made = roll_back(to_number=to_number, by=by, reason=reason)

@@ -398,3 +398,29 @@ def test_a_canary_that_no_worker_can_be_told_of_is_kept_beside_its_event_with_th
     assert (row.state, row.asked_by, row.report["ok"], event.by) == ("done", "operator", False, "operator")
     assert "Redis" in row.report["summary"]
     told(ask(operator, "post", "/canary-pods", {}), 503)
+
+
+def test_what_stops_or_goes_back_is_compared_with_what_was_read_where_that_is_sent(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment())
+    wanted = {"target": "RuleSet/web", "reason": "INC-1"}
+    told(ask(operator, "post", "/pauses", wanted), 201)
+    read = f'"{told(ask(operator, "get", "/pauses"))["results"][0]["digest"]}"'
+    live = f'"{told(ask(operator, "get", "/revisions/2"))["digest"]}"'
+    told(ask(operator, "post", "/pauses", wanted | {"reason": "INC-1: stays until monday"}), 201)
+    told(ask(operator, "post", "/pauses", wanted | {"reason": "INC-2"}, match=read), 412)
+    told(ask(operator, "delete", "/pauses/RuleSet/web", match=read), 412)
+    told(ask(operator, "post", "/revisions/1/rollback", {}, match=live), 412)
+    assert told(ask(operator, "get", "/pauses"))["results"][0]["reason"] == "INC-1: stays until monday"
+    now = f'"{told(ask(operator, "get", "/pauses"))["results"][0]["digest"]}"'
+    told(ask(operator, "delete", "/pauses/RuleSet/web", match=now))
+    live = f'"{told(ask(operator, "get", "/revisions/4"))["digest"]}"'
+    told(ask(operator, "post", "/revisions/1/rollback", {}, match=live))
+
+
+def test_an_exemption_is_ended_as_it_was_read_where_that_is_sent(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment())
+    document = exemption_document("for-now", "RuleSet/web/team", until="2126-01-01T00:00:00Z")
+    told(ask(operator, "post", "/exemptions", document), 201)
+    told(ask(operator, "delete", "/exemptions/for-now", match='"another"'), 412)
+    (shown,) = told(ask(operator, "get", "/exemptions"))["results"]
+    told(ask(operator, "delete", f"/exemptions/{shown['name']}", match=f'"{shown["digest"]}"'))
