@@ -150,7 +150,14 @@ from policies.publishing.proposals import (
     reorder,
 )
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
-from policies.publishing.revisions import current_revision, edit_in, load_revision, one_revision, values_of
+from policies.publishing.revisions import (
+    current_revision,
+    edit_in,
+    has_revision,
+    load_revision,
+    one_revision,
+    values_of,
+)
 from policies.publishing.rule_sets import (
     check_version,
     checked_rule_sets,
@@ -298,6 +305,7 @@ __all__ = [
     "found_in",
     "gate_of",
     "go_back",
+    "has_revision",
     "held_by",
     "held_changes",
     "holds_schedule",

@@ -105,6 +105,11 @@ def load_revision(number: int) -> engine.Revision | None:
     return found.revision if found else None
 
 
+def has_revision(number: int, digest: str) -> bool:
+    """Return whether there is a Revision of this number and digest."""
+    return Revision.objects.filter(number=number, digest=digest).exists()
+
+
 def lock_revisions() -> engine.Revision:
     """Lock Revisions against concurrent makers until the transaction ends, and return the current one."""
     if connection.vendor == "postgresql":

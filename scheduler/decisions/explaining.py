@@ -33,6 +33,7 @@ from scheduler.decisions.reading import (
     chosen_by,
     preemption_of,
     read_decision,
+    revision_digest_of,
     rules_out_of_force,
     suspended_by,
 )
@@ -187,7 +188,9 @@ def _table(matrix: Matrix, node: str) -> dict[str, Any]:
 
 
 def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
-    """Return the rule set as it was, with the params in force; None if it was deleted."""
+    """Return the rule set as it was, with the params in force; None if it was deleted, or isn't known any more."""
+    if _is_revision_lost(decision):
+        return None
     found = RuleSetVersion.objects.filter(rule_set__name=decision.rule_set, number=decision.rule_set_version)
     version = found.select_related("rule_set").prefetch_related("rules").first()
     try:
@@ -198,14 +201,20 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
 
 
 def _held(decision: Decision) -> RuleSet | None:
-    """Return the rule set as the Decision's Revision held it: in one query."""
-    if not decision.rule_set_version:
+    """Return the rule set as the Decision's Revision held it: in two queries."""
+    if not decision.rule_set_version or _is_revision_lost(decision):
         return None
     try:
         found = rule_set_held(decision.rule_set, decision.revision)
     except msgspec.DecodeError:
         return None
     return found if found and found.version == decision.rule_set_version else None
+
+
+def _is_revision_lost(decision: Decision) -> bool:
+    """Return whether the Decision's Revision isn't there: after a restore, numbers of Revisions and versions are used a second time."""
+    digest = revision_digest_of(decision)
+    return bool(digest) and not publishing.has_revision(decision.revision, digest)
 
 
 def _in_force(body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:

@@ -284,6 +284,14 @@ def answered_of(decision: Decision) -> str:
         return ""
 
 
+def revision_digest_of(decision: Decision) -> str:
+    """Return the digest of the Revision that a Decision was made by; "" where it isn't known."""
+    try:
+        return read_body(bytes(decision.body)).revision_digest
+    except ValueError:
+        return ""
+
+
 def preemption_of(body: dict[str, Any]) -> str:
     """Return which Pods were to be preempted for the Decision's Pod, or why none; "" without preemption. `body` is from `shown`.
 

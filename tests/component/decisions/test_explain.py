@@ -84,6 +84,7 @@ def record(rule_set: RuleSet, verb: str = "filter", *, seconds: int = 0, **field
         mode=fields.pop("mode", "enforce"),
         notes=fields.pop("notes", {}),
         assignment=make_assignment(),
+        revision=CompiledRevision(by) if (by := fields.pop("by", None)) else None,
         rule_set=compiled,
         snapshot=snapshot,
         names=["n1"] if scoring else names,
@@ -401,6 +402,23 @@ def test_the_params_in_force_are_the_numbers_that_were_live() -> None:
     made = make_rule_set("doubles", filters=[TEAM_FILTER], params={"factor": 1e16, "limit": 1e300})
     publish(made)
     assert explain_decision(record(msgspec.structs.replace(made, version=1)))["ruleSetKnown"]
+
+
+def test_a_decision_by_a_revision_that_a_restore_lost_is_not_explained_by_the_one_that_has_its_number_now(
+    rule_set: RuleSet, auditor: Client
+) -> None:
+    live = publishing.current_revision()
+    lost = msgspec.structs.replace(live, digest="f" * 64)
+    made = record(rule_set, revision=live.number, by=live)
+    assert explain_decision(made, "n2")["ruleSetKnown"]
+    assert TEAM_FILTER["expression"] in text_of(get(auditor, change_url("decision", made.pk)))
+
+    made = record(rule_set, revision=live.number, by=lost)
+    explained = explain_decision(made, "n2")
+    assert "node" not in explained
+    assert not explained["ruleSetKnown"]
+    assert not [each for each in explained["rules"] if "wanted" in each]
+    assert TEAM_FILTER["expression"] not in text_of(get(auditor, change_url("decision", made.pk)))
 
 
 def of_node(decision: Decision, node: str) -> dict[str, Any]:
