@@ -307,10 +307,12 @@ class Up:
         self._child("admin", [*_GUNICORN, "python:controlplane.gunicorn_conf", "-b", admin, "controlplane.wsgi"])
         extender = [*_GUNICORN, "python:scheduler.extender.server.gunicorn_conf", "scheduler.extender.wsgi"]
         self._child("extender", extender)
-        # Nothing reads Celery's heartbeats, nor the workers' messages to each other (mingle). A worker that loses Redis during its
-        # first one would wait for it past SIGTERM.
-        queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops", "--without-heartbeat", "--without-mingle"]
-        self._child("worker", [*_CELERY, "worker", *queues])
+        # Nothing reads Celery's heartbeats, nor the workers' messages to each other (mingle, gossip). A worker that loses Redis during
+        # its first heartbeat would wait for it past SIGTERM, and gossip may log a traceback when Redis is lost.
+        queues = ["-P", "threads", "-c", "4", "-Q", "ingest,ops"]
+        self._child(
+            "worker", [*_CELERY, "worker", *queues, "--without-heartbeat", "--without-mingle", "--without-gossip"]
+        )
         if not self._options.without_binder:
             self._child("binder", [sys.executable, "-m", "controlplane.binder"])
         self._child("beat", [*_CELERY, "beat", "--pidfile="])

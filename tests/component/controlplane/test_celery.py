@@ -7,6 +7,7 @@ import time
 import pytest
 from celery.fixups.django import DjangoWorkerFixup
 from celery.signals import task_postrun, task_prerun
+from django.conf import settings
 from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from kombu import Connection
@@ -70,3 +71,14 @@ def test_redis_may_be_away_for_any_time(monkeypatch: pytest.MonkeyPatch) -> None
     with Connection("redis://127.0.0.1:1/0") as connection, pytest.raises(EnoughError):
         connection.ensure_connection(note, app.conf.broker_connection_max_retries)
     assert max(waits) == 30
+
+
+@pytest.mark.parametrize(
+    "path", ["controlplane/up.py", "docker-compose.yml", "deploy/kubernetes/base/worker.yaml", "docs/architecture.md"]
+)
+def test_no_worker_listens_to_others_whose_messages_nothing_reads(path: str) -> None:
+    """Celery's gossip can't be closed while Redis is away, and may leave a traceback."""
+    text = (settings.BASE_DIR / path).read_text()
+    assert "ingest,ops" in text
+    for option in ("--without-heartbeat", "--without-mingle", "--without-gossip"):
+        assert option in text
