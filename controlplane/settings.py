@@ -320,6 +320,8 @@ LOGGING = {
         "celery.worker.request": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING", "filters": ["once_per_minute"]},
         "celery.beat": {"level": "WARNING"},
+        # The worker's watches write rows: while the database is away, they list the cluster anew every few seconds.
+        "berth.cluster": {"filters": ["once_per_minute"]},
         # They repeat a traceback each second or few while Redis is full.
         "kombu.asynchronous.hub": {"filters": ["any_once_per_minute"]},
         "kombu.transport.redis": {"filters": ["any_once_per_minute"]},

@@ -172,6 +172,23 @@ def test_a_fault_of_the_database_is_said_once_a_minute_however_many_tasks_meet_i
     assert said("requeue", away)
 
 
+def test_a_watch_that_the_database_breaks_off_says_so_once_a_minute_and_all_else_each_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [9000.0]
+    monkeypatch.setattr("controlplane.logs.time.monotonic", lambda: now[0])
+    logger = logging.getLogger("berth.cluster")
+    for fault in (
+        OperationalError("too many clients"),
+        OperationalError("too many clients"),
+        KeyError("a"),
+        KeyError("a"),
+    ):
+        logger.error("watch_broken kind=%s", "priorityclasses", exc_info=fault)
+    logger.warning("watch_lost kind=%s", "pods")
+    assert [record.exc_info is None for record in caplog.records] == [False, False, False, True]
+
+
 @pytest.mark.parametrize("name", ["kombu.asynchronous.hub", "kombu.transport.redis"])
 def test_a_fault_of_redis_is_said_once_a_minute_however_often_it_is_met(
     name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
