@@ -50,12 +50,13 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
     reachable = all(part.state == "ok" for part in parts)
     calls = last_calls() if reachable else {}
     if reachable:
+        refusing = [*database.writes()]
         parts += [
             *database.encoding(),
             *database.pooler(),
-            *database.writes(),
+            *refusing,
             *database.clock(),
-            *processes.reporting(calls),
+            *processes.reporting(calls, may_report=not refusing),
             *processes.leases(),
             processes.last_call(calls),
             records.recorded(),

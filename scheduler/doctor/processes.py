@@ -29,17 +29,24 @@ _AGREED = {
 _WOULD_IT_CALL = (
     "Run a canary (doctor wiring), which shows whether it calls Berth. If no Pod was created since, nothing is wrong."
 )
+_TO_START = "Start the extender; its log says why it doesn't run."
+_TO_LET_WRITE = "Let the database take writes first: until then no process can report, whether it runs or not."
 _NO_TICKS = "Do beat and the worker run? Until then refused Pods aren't requeued, Changes with a time don't go live, and nothing is signed."
 
 
-def reporting(calls: dict[str, list[LastCall]]) -> Iterator[Part]:
-    """Check that extenders report, if kube-scheduler calls Berth; their Revisions, and how old their Snapshots are."""
+def reporting(calls: dict[str, list[LastCall]], *, may_report: bool) -> Iterator[Part]:
+    """Check that extenders report, if kube-scheduler calls Berth; their Revisions, and how old their Snapshots are.
+
+    Args:
+        calls: kube-scheduler's last calls.
+        may_report: whether the database takes their reports.
+    """
     now = database_now()
     rows = list(Process.objects.filter(role__in=["extender", "binder"]))
     alive = [row for row in rows if now - row.heartbeat_at <= _SILENT_AFTER]
     if not alive:
         says = "no process has reported in the last 10 s"
-        yield Part("extender", "error", says, "Start the extender; its log says why it doesn't run.")
+        yield Part("extender", "error", says, _TO_START if may_report else _TO_LET_WRITE)
         return
     yield _roles(alive, [row for row in rows if row not in alive], is_asked=bool(calls))
     yield _revision(alive, current_revision().number)
