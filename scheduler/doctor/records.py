@@ -44,7 +44,7 @@ def ingest(*, quick: bool) -> Iterator[Part]:
         yield from () if quick else [_worker()]
         yield _ingested(stream, waiting, quick=quick)
     except StreamError as error:
-        remedy = "Start it, or correct BERTH_REDIS_URL. Decisions wait with the extender meanwhile."
+        remedy = "Start it, wait until it has read its data, or correct BERTH_REDIS_URL. Decisions wait with the extender meanwhile."
         yield Part("Redis", "error", f"can't be reached: {error}", remedy)
 
 
