@@ -95,10 +95,9 @@ class RevisionHolder:
     def poll(self) -> None:
         """Look once for a newer Revision. If the database is unreachable, the current one stays in use."""
         try:
-            self._poll_once()
+            self._poll_again_if_ended()
         except DatabaseError as error:
             connection.close()
-            # The first error is often only that the connection was ended; the cause is in the next one.
             if self._trouble.is_news(str(error).partition("\n")[0]):
                 logger.warning("database unreachable, %s: %s", self._goes_on(), error)
         else:
@@ -109,6 +108,20 @@ class RevisionHolder:
         """Let calls go first. Before the first Revision is served, there are no calls to yield to."""
         if self.current is not None:
             self._pace.rest()
+
+    def _poll_again_if_ended(self) -> None:
+        """Look once, and once more on a new connection if the one in use fails: it may have been ended, by a pooler or an administrator.
+
+        Until the next look, rule sets would answer as in an outage, and the cause of an outage is in the second error.
+        """
+        was_reached = connection.connection is not None and self.reachable
+        try:
+            self._poll_once()
+        except DatabaseError:
+            if not was_reached:
+                raise
+            connection.close()
+            self._poll_once()
 
     def _poll_once(self) -> None:
         row = RevisionRow.objects.order_by("-number").values_list("number", "digest", "created_at").first()

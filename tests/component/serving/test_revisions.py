@@ -90,8 +90,10 @@ def test_a_first_look_at_a_database_that_is_away_says_that_there_is_no_revision(
 def test_each_cause_for_which_the_database_is_away_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A database that a failover ends refuses its role or its connections afterwards; what it said first is no cause."""
-    causes = iter(["terminating connection", "too many connections\nLINE 1", "too many connections\nLINE 2"])
+    """A database that a failover ends refuses its role or its connections afterwards; what it says first is no cause."""
+    causes = iter(
+        ["terminating connection", "no route", "too many connections\nLINE 1", "too many connections\nLINE 2"]
+    )
 
     def away(*_arguments: Any) -> None:
         raise DatabaseError(next(causes))
@@ -104,8 +106,28 @@ def test_each_cause_for_which_the_database_is_away_is_said_once(
             holder.poll()
     holder.poll()
     said = [message.partition("yet: ")[2] for message in caplog.messages if message.startswith("database unreachable")]
-    assert said == ["terminating connection", "too many connections\nLINE 1"]
+    assert said == ["no route", "too many connections\nLINE 1"]
     assert caplog.messages.count("database reachable again") == 1
+
+
+def test_a_connection_that_was_ended_is_no_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = make_holder(tmp_path)
+    holder.poll()
+    number = publish("one")
+    look, faults = RevisionHolder._poll_once, [DatabaseError("terminating connection")]
+
+    def ended_once(self: RevisionHolder) -> None:
+        if faults:
+            raise faults.pop()
+        look(self)
+
+    monkeypatch.setattr(RevisionHolder, "_poll_once", ended_once)
+    monkeypatch.setattr(revisions.connection, "close", lambda: None)
+    holder.poll()
+    assert (holder.reachable, number_of(holder)) == (True, number)
+    assert not [message for message in caplog.messages if "unreachable" in message]
 
 
 def test_a_start_without_a_database_serves_what_was_kept_on_disk(tmp_path: Path) -> None:
