@@ -16,7 +16,7 @@ logger = logging.getLogger("berth.tls")
 # How often the files are checked without a handshake, so that metrics and log report a bad file in time.
 WATCH_SECONDS = 5.0
 
-_Stamp = tuple[tuple[int, int, int, int] | None, ...]
+_Stamp = tuple[tuple[int, ...] | None, ...]
 
 
 class CredentialsError(RuntimeError):
@@ -94,12 +94,13 @@ class Credentials:
         return context
 
 
-def _stamp_of(path: Path) -> tuple[int, int, int, int] | None:
+def _stamp_of(path: Path) -> tuple[int, ...] | None:
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    # ctime: a key that this process may not read becomes readable by a chown or chmod, which changes nothing else.
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
 
 
 def _reason(error: Exception) -> str:
