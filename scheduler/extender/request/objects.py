@@ -50,8 +50,8 @@ def read_pod(raw: msgspec.Raw) -> Pod:
     except RecursionError as error:
         message = f"Pod: {_TOO_DEEP}"
         raise WireError(message) from error
-    if max(len(pod.uid), len(pod.name), len(pod.namespace)) > MAX_NAME_LENGTH:
-        message = f"Pod: its name, namespace or uid has more than {MAX_NAME_LENGTH} characters"
+    if fault := _fault_of_names(pod.uid, pod.name, pod.namespace):
+        message = f"Pod: its name, namespace or uid {fault}"
         raise WireError(message)
     return pod
 
@@ -60,6 +60,13 @@ def kept_bytes(raw: msgspec.Raw | bytes) -> int:
     """Return the approximate memory of a Pod while it is kept, estimated from its JSON."""
     text = bytes(raw)
     return _POD_BYTES + len(text) + _PIECE_BYTES * pieces(text)
+
+
+def _fault_of_names(*names: str) -> str:
+    """Return why these can't be names in Kubernetes, nor be stored in a Decision; "" if they can."""
+    if max(map(len, names)) > MAX_NAME_LENGTH:
+        return f"has more than {MAX_NAME_LENGTH} characters"
+    return "holds NUL" if any("\0" in name for name in names) else ""
 
 
 def _check_size(raw: msgspec.Raw) -> None:
@@ -150,5 +157,8 @@ def _read_node(sent: bytes, index: int) -> Node:
         raise WireError(message) from error
     if not node.name:
         message = f"Nodes.items[{index}] has no name"
+        raise WireError(message)
+    if fault := _fault_of_names(node.name):
+        message = f"Nodes.items[{index}]: its name {fault}"
         raise WireError(message)
     return node

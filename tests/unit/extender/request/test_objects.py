@@ -46,6 +46,14 @@ class TestReadPod:
         with pytest.raises(WireError, match=message):
             read_pod(msgspec.Raw(sent))
 
+    @pytest.mark.parametrize("member", ["name", "namespace", "uid"])
+    def test_refuses_a_pod_that_no_decision_could_be_stored_about(self, member: str) -> None:
+        """PostgreSQL takes no NUL; the API server takes none in these either."""
+        pod = make_pod()
+        pod["metadata"][member] = "a\0b"
+        with pytest.raises(WireError, match="its name, namespace or uid holds NUL"):
+            read_pod(msgspec.Raw(raw(pod)))
+
     def test_does_not_quote_a_quantity_that_it_cannot_read(self) -> None:
         with pytest.raises(WireError) as caught:
             read_pod(raw(make_pod(requests={"cpu": "not-for-the-log"})))
@@ -98,6 +106,8 @@ class TestNodeCache:
             (b'{"metadata":{"labels":{"a":1}}}', r"Nodes.items\[1\]: Node: Expected `str`"),
             (b'{"metadata":{}}', r"Nodes.items\[1\] has no name"),
             (b"{}", r"Nodes.items\[1\] has no name"),
+            (raw(make_node("n" * 254)), r"Nodes.items\[1\]: its name has more than 253 characters"),
+            (raw(make_node("a\0b")), r"Nodes.items\[1\]: its name holds NUL"),
         ],
     )
     def test_what_is_no_node_is_refused_with_its_place(self, item: bytes, message: str) -> None:
