@@ -21,7 +21,8 @@ class _Gaps(Collector):
             unread = DeadLetter.objects.count()
         except DatabaseError as error:
             connection.close()
-            logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error)
+            more = {"outcome": "not_ready"}
+            logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error, extra=more)
             return []
         return [
             CounterMetricFamily("berth_decisions_lost", "Decisions that were answered but are lost", gone.lost),

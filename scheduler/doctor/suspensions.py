@@ -44,7 +44,8 @@ class _Ends(Collector):
         try:
             found = suspended(timezone.now())
         except DatabaseError as error:
-            logger.warning("Pauses can't be listed, the database is unreachable: %s", error)
+            more = {"outcome": "not_ready"}
+            logger.warning("Pauses can't be listed, the database is unreachable: %s", error, extra=more)
             return []
         for each in found:
             labels = [type(each.value).__name__, each.value.name]

@@ -23,7 +23,8 @@ class _Requeues(Collector):
             rows = Requeue.objects.order_by("cause").values_list("cause").annotate(pods=Sum("pods"))
             found = dict(rows)
         except DatabaseError as error:
-            logger.warning("requeues can't be counted, the database is unreachable: %s", error)
+            more = {"outcome": "not_ready"}
+            logger.warning("requeues can't be counted, the database is unreachable: %s", error, extra=more)
             return []
         for cause in CAUSES:
             family.add_metric([cause], found.get(cause, 0))

@@ -30,7 +30,8 @@ class _Webhooks(Collector):
             found = list(Webhook.objects.filter(is_active=True).order_by("pk"))
         except DatabaseError as error:
             connection.close()
-            logger.warning("deliveries can't be counted, the database is unreachable: %s", error)
+            more = {"outcome": "not_ready"}
+            logger.warning("deliveries can't be counted, the database is unreachable: %s", error, extra=more)
             return []
         for row in found:
             now = timezone.now()

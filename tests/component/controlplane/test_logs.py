@@ -314,6 +314,24 @@ class TestRefusals:
         number = 30 * 3 - REFUSALS_A_SECOND
         assert f"{number} more lines about requests that couldn't be answered for now were left out" in other
 
+    @pytest.mark.django_db
+    def test_metrics_while_the_database_is_away_have_ten_lines_a_second(
+        self,
+        client: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        log: io.StringIO,
+        a_second_later: list[Callable[[], None]],
+    ) -> None:
+        def refuse() -> None:
+            raise OperationalError
+
+        with monkeypatch.context() as away:
+            away.setattr(connection, "cursor", refuse)
+            for _ in range(30):
+                assert client.get("/metrics").status_code == 200
+        assert len(log.getvalue().splitlines()) == REFUSALS_A_SECOND
+        assert len(a_second_later) == 1
+
     @pytest.mark.parametrize(
         "error", [NotReadyError("not yet"), SpoolFullError("no space left")], ids=["early", "full"]
     )
