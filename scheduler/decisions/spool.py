@@ -245,17 +245,23 @@ class Spool:
     def _sync(self) -> None:
         self._dirty.clear()
         with self._lock:
-            descriptors, self._unsynced = self._unsynced, []
-            if self._descriptor >= 0:
-                # Synced outside the lock, where the current file may be closed concurrently.
-                descriptors.append(os.dup(self._descriptor))
-        for descriptor in descriptors:
+            ended, self._unsynced = self._unsynced, []
+            current = self._descriptor
+        for descriptor in ended:
+            self._flush(descriptor, is_last=True)
+        if current >= 0:
+            # Outside the lock its segment may end, but only the next sync, in this thread, closes the file.
+            self._flush(current, is_last=False)
+
+    def _flush(self, descriptor: int, *, is_last: bool) -> None:
+        try:
             try:
                 os.fdatasync(descriptor)
-                self._unsaved.end()
-            except OSError as error:
-                if self._unsaved.is_news(str(error)):
-                    where = self.segments.folder
-                    logger.exception("%s can't be flushed to disk; a power failure would lose the last records", where)
             finally:
-                os.close(descriptor)
+                if is_last:
+                    os.close(descriptor)
+            self._unsaved.end()
+        except OSError as error:
+            if self._unsaved.is_news(str(error)):
+                where = self.segments.folder
+                logger.exception("%s can't be flushed to disk; a power failure would lose the last records", where)

@@ -1,6 +1,7 @@
 """The spool: what was appended is on disk, whole or not at all; what is corrupt harms nothing before it."""
 
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -64,6 +65,25 @@ class TestAppend:
         files = [spool.segments.path(number).stat() for number in spool.segments.numbers()]
         assert len(files) > 5
         assert saved == {file.st_ino: file.st_size for file in files}
+
+    def test_the_disk_is_given_records_while_the_process_can_open_no_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced = threading.Event()
+        monkeypatch.setattr(os, "fdatasync", lambda _: synced.set())
+        spool = Spool(tmp_path, "writer", max_bytes=PLENTY, sync_seconds=0)
+        spool.open()
+        spool.append([(Kind.DECISION, [b"first"])])
+        assert synced.wait(10)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+            synced.clear()
+            spool.append([(Kind.DECISION, [b"second"])])
+            assert synced.wait(10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            spool.close()
 
     def test_a_record_larger_than_a_segment_has_one_of_its_own(self, spool: Spool) -> None:
         for size in (10, 5_000_000, 10):
