@@ -130,8 +130,14 @@ class RevisionHolder:
             return
         former = self._seen
         with switching_often():
-            self._stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
-            self._take_up(self._stored.revision)
+            try:
+                stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
+                revision = stored.revision
+            except (msgspec.DecodeError, KeyError) as error:  # a newer Berth has published it
+                self._say_unusable(newest[0], error)
+            else:
+                self._stored = stored
+                self._take_up(revision)
         self._seen = newest
         # A Revision from before the start of this process says nothing about the delay of a publish.
         if row and former is not None and self._number() == newest[0]:
@@ -147,7 +153,7 @@ class RevisionHolder:
         try:
             compiled = CompiledRevision(revision, former=self.current, pause=self.rest)
         except (ExpressionError, msgspec.ValidationError, KeyError) as error:
-            logger.error("Revision %s can't be used, %s: %s", revision.number, self._goes_on(), error)  # noqa: TRY400 - the fault is in the document
+            self._say_unusable(revision.number, error)
             return
         self._prepare(compiled)
         self.current = compiled
@@ -155,6 +161,10 @@ class RevisionHolder:
         logger.info("serving Revision %s", compiled.number)
         self._keep(revision)
         self._on_change(compiled)
+
+    def _say_unusable(self, number: int, error: Exception) -> None:
+        # Without a traceback: the fault is in the document.
+        logger.error("Revision %s can't be used, %s: %s", number, self._goes_on(), error)
 
     def _keep(self, revision: Revision) -> None:
         fresh = self._path.with_suffix(".new")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.db import DatabaseError
 
@@ -163,6 +164,31 @@ def test_a_revision_that_can_not_be_compiled_leaves_the_one_in_use(
         holder.poll()
         holder.poll()
     assert number_of(holder) == number
+
+
+def test_a_revision_with_a_part_of_a_newer_berth_leaves_the_one_in_use_until_another_is_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = make_holder(tmp_path)
+    first = publish("one")
+    holder.poll()
+    number = publish("two")
+
+    def refuse(*_: Any) -> None:
+        message = "Invalid enum value 'newer'"
+        raise msgspec.ValidationError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(revisions, "stored_revision", refuse)
+        holder.poll()
+        holder.poll()
+    assert number_of(holder) == first
+    (said,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
+    assert said == f"Revision {number} can't be used, still serving Revision {first}: Invalid enum value 'newer'"
+
+    last = publish("three")
+    holder.poll()
+    assert number_of(holder) == last
 
 
 def test_a_disk_that_is_full_does_not_stop_the_swap(tmp_path: Path) -> None:
