@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from policies.publishing import audit
 from policies.publishing.actors import By, lock_account, name_of
-from policies.publishing.silence import is_silent
+from policies.publishing.silence import beating, is_silent
 from scheduler.evidence.export import DamagedError, export, note_export
 from scheduler.evidence.selection import Case, fault_of
 from scheduler.ledger.keys import KeyFileError
@@ -124,8 +124,9 @@ def _run(row: EvidenceExport, now: datetime) -> None:
     running = EvidenceExport.objects.filter(pk=row.pk, attempts=row.attempts, state=_State.RUNNING)
     pieces = _Pieces(row)
     try:
-        export(case_of(row), pieces, by=row.asked_by, now=now, on_step=pieces.count)  # type: ignore[arg-type] # written to alone
-        pieces.end()
+        with beating(running):
+            export(case_of(row), pieces, by=row.asked_by, now=now, on_step=pieces.count)  # type: ignore[arg-type] # written to alone
+            pieces.end()
     except _SupersededError:
         return
     except (DamagedError, EvidenceError, KeyFileError, DatabaseError) as error:

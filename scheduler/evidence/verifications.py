@@ -1,9 +1,6 @@
 """Verifications of the ledger that users request: workers run them in slices, so that another worker can continue one that stopped."""
 
-import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from time import monotonic
 from uuid import uuid4
@@ -16,21 +13,17 @@ from django.utils import timezone
 
 from policies.publishing import audit
 from policies.publishing.actors import By, name_of
-from policies.publishing.silence import is_silent
+from policies.publishing.silence import beating, is_silent
 from scheduler.evidence.verify import LogReport, Progress, verify_each
 from scheduler.ledger.keys import KeyFileError, known_verifiers
 from scheduler.ledger.outside import checkpoint_dir
 from scheduler.models import LedgerHead, Verification
-
-logger = logging.getLogger("berth.evidence")
 
 NO_KEY = "The worker knows no public key, so that no checkpoint counts. Give it BERTH_LEDGER_KEY_FILE with FILE.pub beside, and verify again."
 GIVEN_UP = "The worker ended each time. Look at its log, or run manage.py verify."
 # The length of a slice; after it, the worker's other tasks have their turn.
 SLICE_SECONDS = 20.0
 _STEP_SECONDS = 1.0
-# In a thread, not only between steps: the last queries of a log with tens of millions of rows take minutes.
-_BEAT_SECONDS = 10.0
 _SILENT = timedelta(seconds=60)
 _MOST_DEATHS = 3
 _KEPT = 20
@@ -98,7 +91,7 @@ def _go_on(row: Verification, now: datetime) -> None:
         return  # another worker has it
     held = Verification.objects.filter(pk=row.pk, holder=holder, state=_State.RUNNING)
     try:
-        with _beating(held):
+        with beating(held.filter(heartbeat_at__isnull=False)):
             fault = _verify(held, row)
     except _PausedError:
         return
@@ -128,29 +121,6 @@ def _verify(held: QuerySet[Verification], row: Verification) -> str:
     is_sound = all(report.ok for report in reports)
     held.update(state=_State.DONE, ended_at=timezone.now(), is_sound=is_sound, progress={}, done=F("total"))
     return ""
-
-
-@contextmanager
-def _beating(held: QuerySet[Verification]) -> Iterator[None]:
-    """Record a heartbeat of this worker for the duration."""
-    is_over = threading.Event()
-
-    def beat() -> None:
-        try:
-            while not is_over.wait(_BEAT_SECONDS):
-                held.filter(heartbeat_at__isnull=False).update(heartbeat_at=Now())
-        except DatabaseError as error:
-            logger.warning("the progress of a verification can't be saved: %s", error)
-        finally:
-            connection.close()
-
-    thread = threading.Thread(target=beat, name="berth-verification", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def reports_of(row: Verification) -> list[LogReport]:

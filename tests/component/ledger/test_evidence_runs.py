@@ -3,6 +3,7 @@
 import re
 from datetime import timedelta
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies.models import AuditEvent
+from policies.publishing import silence
 from scheduler.evidence import runs, selection
 from scheduler.evidence.runs import run_waiting
 from scheduler.ledger.logs import DECISIONS
@@ -192,6 +194,29 @@ def test_one_whose_worker_was_killed_is_begun_anew_and_whole(
     path = tmp_path / "e.tar"
     path.write_bytes(b"".join(taken(auditor, row).streaming_content))
     assert check(path)[0] == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_with_a_long_step_is_not_taken_for_dead(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, beats = runs.export, []
+
+    def with_a_long_query(*args: Any, **options: Any) -> Any:
+        before = timezone.now() - timedelta(minutes=2)
+        EvidenceExport.objects.update(heartbeat_at=before)
+        deadline = monotonic() + 30
+        while not beats and monotonic() < deadline:
+            sleep(0.05)
+            beats.extend(EvidenceExport.objects.filter(heartbeat_at__gt=before))
+        return original(*args, **options)
+
+    monkeypatch.setattr(silence, "_BEAT_SECONDS", 0.1)
+    monkeypatch.setattr(runs, "export", with_a_long_query)
+    row = asked(auditor)
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, len(beats)) == ("done", 1)
 
 
 @pytest.mark.parametrize("days", [-1, 1])
