@@ -261,3 +261,9 @@ def test_a_pipe_is_no_archive_that_was_cut_off() -> None:
         berth_verify.Archive(f"/dev/fd/{reads}")
     os.close(reads)
     os.close(writes)
+
+
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "e.tar")
+    done = asked(tmp_path / "e.tar")
+    assert (done.returncode, "is no file, and an archive is read here and there" in done.stderr) == (2, True)
