@@ -95,7 +95,7 @@ def _refuse_what_is_there(out: Path) -> None:
 
 def _pod(text: str) -> tuple[str, str]:
     namespace, separator, name = text.partition("/")
-    if not separator or not namespace or not name:
+    if not separator or not namespace or not name or "/" in name:
         message = f"{text!r} is not NAMESPACE/NAME"
         raise ArgumentTypeError(message)
     return namespace, name
