@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-# First characters with which spreadsheets read a cell as a formula.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+# First characters with which spreadsheets read a cell as a formula; some also read the wide forms of East Asian keyboards so.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def counted(number: int, word: str) -> str:

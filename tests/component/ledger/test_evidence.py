@@ -504,6 +504,9 @@ def test_what_an_archive_says_moves_no_cursor_of_a_terminal(history: Ledgered, t
 
 def test_no_cell_is_a_formula(history: Ledgered) -> None:
     assert line(["=1+1", "+1", "-1", "@x", "\tx", "a", 5, None, "a,b"]) == "'=1+1,'+1,'-1,'@x,'\tx,a,5,,\"a,b\"\n"
+    # So do the wide forms of these characters, which some spreadsheets read alike.
+    for wide in ("\uff1d1+1", "\uff0b1", "\uff0d1", "\uff20x"):
+        assert line(["a", wide]) == berth_verify.csv_line(["a", wide]) == f"a,'{wide}\n"
     # An open carriage return ends the row for a spreadsheet, and what follows begins a cell.
     for text in ("a\r=1+1", "\r=1"):
         assert line([text, "b"]) == berth_verify.csv_line([text, "b"])
