@@ -12,7 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from django.conf import settings
 
@@ -23,6 +23,8 @@ logger = logging.getLogger("berth.ledger")
 
 _SUFFIX = ".checkpoints"
 _SECONDS = 5.0
+# Of a line with its checkpoint; more without an end is no line of Berth's, and stays.
+_LONGEST_LINE = 1 << 16
 
 
 class Kept(NamedTuple):
@@ -59,10 +61,20 @@ def publish(log: str, note: str, at: datetime) -> None:
 
 def _append(path: Path, line: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(f"{line}\n")
+    with path.open("a+b") as file:
+        _cut_off_half_a_line(file)
+        file.write(f"{line}\n".encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _cut_off_half_a_line(file: IO[bytes]) -> None:
+    """Cut off what a full disk or a power failure left of a line: with the next line it would make one that nobody can read."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _LONGEST_LINE, 0))
+    _whole, _end, half = file.read().rpartition(b"\n")
+    if len(half) < _LONGEST_LINE:
+        file.truncate(size - len(half))
 
 
 _OPENER = urllib.request.build_opener(NoRedirects)

@@ -238,6 +238,23 @@ def test_a_place_outside_that_fails_stops_nothing(
     assert "can't be sent to BERTH_LEDGER_WEBHOOK_URL" in caplog.text
 
 
+@pytest.mark.parametrize("lines", [0, 1])
+def test_half_a_line_that_a_full_disk_left_outside_damages_no_later_checkpoint(
+    environment: Any, ledgered: Ledgered, lines: int
+) -> None:
+    file = ledgered.outside / "decisions.checkpoints"
+    for _ in range(2):
+        ledgered.record(1)
+        sign_checkpoints(AT)
+    whole = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(whole[:lines]) + whole[lines][:100])
+    ledgered.record(1)
+    sign_checkpoints(AT)
+    assert file.read_bytes().startswith(b"".join(whole[:lines]) + b"{")
+    assert len(file.read_bytes().splitlines()) == lines + 1
+    assert faults(ledgered.verify(keys=known_verifiers())) == []
+
+
 def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_counts(environment: Any, ledgered: Ledgered) -> None:
     ledgered.record(2)
     sign_checkpoints(AT)
