@@ -1,6 +1,7 @@
 """`manage.py verify`: prove that nothing in the history was changed, inserted, removed or truncated since it was recorded."""
 
 import os
+import secrets
 import time
 from argparse import ArgumentParser
 from pathlib import Path
@@ -128,9 +129,13 @@ class _Resume:
 
     def _note(self) -> None:
         if self._path is not None:
-            fresh = self._path.with_name(f"{self._path.name}.new")
-            fresh.write_bytes(msgspec.json.encode(self.progress))
-            fresh.replace(self._path)
+            # A name of its own: the run of the night before may still be under way.
+            fresh = self._path.with_name(f"{self._path.name}.{secrets.token_hex(8)}")
+            try:
+                fresh.write_bytes(msgspec.json.encode(self.progress))
+                fresh.replace(self._path)
+            finally:
+                fresh.unlink(missing_ok=True)
 
 
 def _trusted(path: Path) -> list[Verifier]:

@@ -758,10 +758,28 @@ class TestCommand:
         assert f"decisions: {ROWS} of {ROWS} rows proved (0 read by this run, {ROWS} by runs before), since" in second
 
     @pytest.mark.usefixtures("history")
+    def test_two_runs_that_note_their_progress_in_one_file_at_once_end_both(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, replace = tmp_path / "runs" / "run", Path.replace
+        path.parent.mkdir()
+        first, second = (verify_command._Resume(path, lambda *_: None) for _ in range(2))
+        second.progress = {DECISIONS: Progress(next=7)}
+
+        def second_meanwhile(fresh: Path, target: Path) -> Path:
+            monkeypatch.setattr(Path, "replace", replace)
+            second.end()
+            return replace(fresh, target)
+
+        monkeypatch.setattr(Path, "replace", second_meanwhile)
+        first.end()
+        assert [*path.parent.iterdir()] == [path]
+        assert verify_command._Resume(path, lambda *_: None).progress == {}
+
     @pytest.mark.parametrize(
         ("file", "words"),
         [
-            ("missing/run", r"No such file or directory: '.*missing/run\.new'"),
+            ("missing/run", r"No such file or directory: '.*missing/run\.[0-9a-f]+'"),
             (".", "Is a directory"),
             ("garbage", "garbage isn't a file that --resume wrote: JSON is malformed"),
         ],
