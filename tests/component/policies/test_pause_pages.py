@@ -50,6 +50,23 @@ def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Clien
     assert 'id="suspensions"' not in get(operator, "/admin/").content.decode()
 
 
+def test_of_many_pauses_five_stand_on_every_page_and_the_others_are_folded(operator: Client) -> None:
+    """A hundred would be ten screens of a phone, above each page."""
+    publish_all(*[make_rule_set(f"web-{number}", filters=[TEAM_FILTER]) for number in range(7)])
+    pauses = [make_pause(f"p-{number}", target=f"RuleSet/web-{number}") for number in range(7)]
+    publish_all(*pauses[:5])
+    assert "<details" not in banner(operator)
+    publish_all(*pauses[5:], make_pause("all", target="everything"))
+    shown, _, folded = banner(operator).partition("<details")
+    assert [page.count("paused</strong>") for page in (shown, folded)] == [5, 3]
+    assert "Everything is paused" in shown
+    assert "3 more Pauses" in folded
+
+
+def banner(client: Client) -> str:
+    return get(client, "/admin/").content.decode().partition('id="suspensions"')[2].partition("</section>")[0]
+
+
 @pytest.mark.parametrize("until", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00"])
 def test_an_end_that_has_no_date_in_utc_is_refused_at_its_field(operator: Client, until: str) -> None:
     assert "Enter a valid date/time." in send(operator, PAUSE + "everything", reason="storm", until=until)
