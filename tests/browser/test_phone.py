@@ -136,7 +136,7 @@ def test_names_of_any_length_and_answers_about_many_nodes_are_within_the_screen(
     paths += [f"scheduler/workloads/{space}/Workflow/{name}/", "scheduler/decision/"]
     for path in paths:
         phone.goto(f"/admin/{path}")
-        for width in (390, 1280):
+        for width in (390, 641, 1280):  # the second: a tablet, or a laptop at a zoom of 200 %
             phone.set_viewport_size({"width": width, "height": 844})
             assert phone.evaluate(_WIDER) == [], (path, width)
     phone.set_viewport_size({"width": 390, "height": 844})
