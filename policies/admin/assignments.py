@@ -139,6 +139,17 @@ def _moved(names: list[str], move: str) -> list[str]:
     return names
 
 
+def _move_far(names: list[str], name: str, typed: str) -> list[str]:
+    """Move one of the names to a typed place, from 1 up; return why not, in one line, if there is no such name or place."""
+    if name not in names:
+        return [f"There is no live Assignment “{name}”."]
+    if not typed.isdecimal() or not 1 <= int(typed) <= len(names):
+        return [f"There is no place “{typed}”: places are 1 to {len(names):,}."]
+    names.remove(name)
+    names.insert(int(typed) - 1, name)
+    return []
+
+
 @admin.register(Assignment)
 class AssignmentAdmin(RowAdmin):
     """The pages of Assignments."""
@@ -187,7 +198,10 @@ class AssignmentAdmin(RowAdmin):
         if request.method == "POST" and request.POST.get("digest") != digest:
             faults = [_ANOTHER_ORDER]
         names = _carried(request.POST.get("names", "").split(), list(live))
-        if "save" in request.POST:
+        far = [request.POST.get(each, "").strip() for each in ("far_name", "far_place")]
+        # Enter in their fields presses "save": what is typed there is moved first, and looked at.
+        goes_far = any(far) and ("save" in request.POST or request.POST.get("move") == "far")
+        if "save" in request.POST and not goes_far:
             try:
                 made = publishing.reorder(
                     names=names,
@@ -203,13 +217,18 @@ class AssignmentAdmin(RowAdmin):
                 messages.success(request, f"The order is in {made}. It isn't live until that Change is published.")
                 return HttpResponseRedirect(change_url(made.pk))
         names = _moved(names, request.POST.get("move", ""))
-        page = self._order_page(request, live, names, faults) | {"digest": digest}
+        refused = _move_far(names, *far) if goes_far else []
+        page = self._order_page(request, live, names, [*faults, *refused], far[0] if goes_far else "")
+        page |= {"digest": digest, "far": far if refused or not goes_far else ["", ""]}
         return TemplateResponse(request, "policies/assignment_order.html", page)
 
     def _order_page(
-        self, request: HttpRequest, live: dict[str, engine.Assignment], names: list[str], faults: list[str]
+        self, request: HttpRequest, live: dict[str, engine.Assignment], names: list[str], faults: list[str], shows: str
     ) -> dict[str, Any]:
-        page = Paginator(names, _ON_A_PAGE).get_page(request.POST.get("p") or request.GET.get("p"))
+        asked: Any = request.POST.get("p") or request.GET.get("p")
+        if shows in names:
+            asked = names.index(shows) // _ON_A_PAGE + 1
+        page = Paginator(names, _ON_A_PAGE).get_page(asked)
         orders = publishing.orders_for(live.values(), names)
         pages = thing_urls(rows_of((Kind.ASSIGNMENT, name) for name in page))
         rows = [

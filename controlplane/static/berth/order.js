@@ -24,8 +24,8 @@
 
   form.addEventListener("click", (event) => {
     const button = event.target.closest("button[name=move]");
-    if (!button) return;
-    const row = button.closest("tr");
+    const row = button && button.closest("tr");
+    if (!row) return; // to a typed place, perhaps of another page: the server moves it
     const isUp = button.value.startsWith("up ");
     const other = isUp ? row.previousElementSibling : row.nextElementSibling;
     if (!other) return; // beyond this page: the server moves it

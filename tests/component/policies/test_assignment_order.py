@@ -36,6 +36,39 @@ def test_moving_writes_nothing_and_shows_which_number_changes(operator: Client) 
     assert Change.objects.count() == before
 
 
+@pytest.mark.parametrize(
+    "button", [{"move": "far"}, {"save": "yes"}], ids=["its button", "Enter, which presses the first"]
+)
+def test_one_is_moved_to_a_place_of_another_page(operator: Client, button: dict[str, str]) -> None:
+    """Up and down, from the last of 2,000 to the third place is 1,997 clicks."""
+    publish_all(*(make_assignment(f"more-{number}", order=100 + number) for number in range(400)))
+    before = Change.objects.count()
+    page = operator.post(
+        PAGE, {**typed(get(operator, PAGE)), "far_name": "more-399", "far_place": "2", "p": "3", **button}
+    )
+    assert page.context["names"].split()[:3] == ["one", "more-399", "two"]
+    assert [row["name"] for row in page.context["rows"]][:2] == ["one", "more-399"]
+    assert page.context["far"] == ["", ""]
+    assert Change.objects.count() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "says"),
+    [
+        ("none", "2", "There is no live Assignment “none”."),
+        ("three", "", "There is no place “”: places are 1 to 3."),
+        ("three", "0", "There is no place “0”: places are 1 to 3."),
+        ("three", "4", "There is no place “4”: places are 1 to 3."),
+        ("three", "first", "There is no place “first”: places are 1 to 3."),
+    ],
+)
+def test_what_cannot_be_moved_there_is_said_and_stays_typed(operator: Client, name: str, place: str, says: str) -> None:
+    page = operator.post(PAGE, {**typed(get(operator, PAGE)), "far_name": name, "far_place": place, "save": "yes"})
+    assert page.context["faults"] == [says]
+    assert page.context["names"] == "one two three"
+    assert page.context["far"] == [name, place]
+
+
 def test_an_order_becomes_a_change(operator: Client) -> None:
     digest = get(operator, PAGE).context["digest"]
     asked = {"names": "three two one", "digest": digest, "reason": "the narrow ones first", "save": "yes"}
