@@ -138,7 +138,8 @@ def _place(assignment: engine.Assignment) -> tuple[int, str]:
 def orders_for(assignments: Iterable[engine.Assignment], names: Sequence[str]) -> dict[str, int]:
     """Return new orders, of as few Assignments as possible, so that they are evaluated in the order of these names. Pure.
 
-    Assignments that needn't move keep theirs, and the others get numbers in between; where there is no room, all are renumbered.
+    Assignments that needn't move keep theirs, and the others get numbers in between. Where there is no room, those from the old
+    place to the new one exchange their numbers, or all are renumbered if that changes no more.
     """
     by_name = {each.name: each for each in assignments}
     wanted = [by_name[name] for name in names]
@@ -151,10 +152,10 @@ def orders_for(assignments: Iterable[engine.Assignment], names: Sequence[str]) -
             run.append(each)
             continue
         if not _number(found, run, low, each.order):
-            return _all_anew(wanted)
+            return _without_room(wanted)
         run, low = [], each.order
     if not _number(found, run, low, min(low + _STEP * (len(run) + 1), _LARGEST + 1)):
-        return _all_anew(wanted)
+        return _without_room(wanted)
     return found
 
 
@@ -169,6 +170,16 @@ def _number(found: dict[str, int], run: Sequence[engine.Assignment], low: int, h
         return False
     found |= {each.name: low + step * place for place, each in enumerate(run, 1)}
     return not run or low + step * len(run) < high
+
+
+def _without_room(wanted: Sequence[engine.Assignment]) -> dict[str, int]:
+    """Return the numbers that there are in the wanted order, or new ones for all if as few change by these."""
+    anew, numbers = _all_anew(wanted), sorted(each.order for each in wanted)
+    if len(set(numbers)) < len(numbers):
+        return anew  # of equal numbers, names decide
+    pairs = zip(wanted, numbers, strict=True)
+    exchanged = {each.name: number for each, number in pairs if each.order != number}
+    return exchanged if len(exchanged) < len(anew) else anew
 
 
 def _all_anew(wanted: Sequence[engine.Assignment]) -> dict[str, int]:
