@@ -60,7 +60,7 @@ def _row(each: VerbTraffic) -> dict[str, Any]:
 
 
 def _rate(a_second: float) -> str:
-    return f"{a_second:,.2f}" if a_second >= _LOWEST else f"under {_LOWEST}"
+    return f"{a_second:,.2f}" if a_second >= _LOWEST else f"below {_LOWEST}"
 
 
 def spark_path(bins: Sequence[int]) -> str:

@@ -379,8 +379,8 @@ def test_home_measures_each_verb_of_the_last_hour(operator: Client, published: R
     make_decision(at=timezone.now() - datetime.timedelta(hours=2))
     page = get(operator, "/admin/")
     text = text_of(page)
-    assert "filter At most 2 in 1/60 of the time range 2 under 0.01 1.5 ms 4.0 ms ✗ 1 (50.0 %) 0" in text
-    assert "prioritize At most 1 in 1/60 of the time range 1 under 0.01 0.5 ms 0.5 ms 0 (0.0 %) 0" in text
+    assert "filter At most 2 in 1/60 of the time range 2 below 0.01 1.5 ms 4.0 ms ✗ 1 (50.0 %) 0" in text
+    assert "prioritize At most 1 in 1/60 of the time range 1 below 0.01 0.5 ms 0.5 ms 0 (0.0 %) 0" in text
     assert page.content.count(b'<svg class="berth-spark"') == 2
     (link,) = re.findall(r'href="([^"]*verb=prioritize[^"]*)"', page.content.decode())
     assert [each["row"].verb for each in get(operator, link.replace("&amp;", "&")).context["rows"]] == ["prioritize"]
