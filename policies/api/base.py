@@ -70,6 +70,11 @@ def tags_of(request: Request) -> list[str]:
     return [str(found) for found in _TAG.findall(request.headers.get("If-Match", "")) if found]
 
 
+def digest_of(tag: str) -> str:
+    """Return the digest of an ETag. In a compressed answer the ETag is weak: W/"…"."""
+    return tag.removeprefix("W/").strip('"')
+
+
 def is_for_new(request: Request) -> bool:
     """Return whether the object has to be new: `If-None-Match: *`."""
     return request.headers.get("If-None-Match", "").strip() == "*"

@@ -20,7 +20,18 @@ from rest_framework.response import Response
 from policies import publishing
 from policies.api import change_shapes as shapes
 from policies.api.asked import asked_of
-from policies.api.base import IF_MATCH, MAY_MATCH, Door, MayView, ReadOnlyViewSet, by_of, expected_of, tagged, tags_of
+from policies.api.base import (
+    IF_MATCH,
+    MAY_MATCH,
+    Door,
+    MayView,
+    ReadOnlyViewSet,
+    by_of,
+    digest_of,
+    expected_of,
+    tagged,
+    tags_of,
+)
 from policies.api.documents import EXAMPLES, read_whole
 from policies.api.problems import FaultsError, OvertakenProblem
 from policies.models import Change, ChangeEdit
@@ -297,7 +308,7 @@ class EditOfChangeView(Door):
         change = get_object_or_404(Change, pk=number)
         by, digest = by_of(request), expected_of(request, change.digest)
         if (seen := request.query_params.get("seen")) is not None:
-            publishing.check_seen({edit.key: seen.strip('"')}, [edit.key])
+            publishing.check_seen({edit.key: digest_of(seen)}, [edit.key])
         return answer(request, publishing.edit_change(change=change, edits=[edit], by=by, expected_digest=digest))
 
 

@@ -198,6 +198,15 @@ def test_what_somebody_publishes_after_it_was_read_is_not_edited_unseen(operator
     assert [edit["name"] for edit in told(edited)["edits"]] == ["web"]
 
 
+def test_an_object_that_was_read_compressed_is_edited_with_its_etag(operator: Client) -> None:
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    seen = ask(operator, "get", "/rule-sets/web", **{"Accept-Encoding": "gzip"})["ETag"]
+    assert seen.startswith("W/")
+    path, tag = begun(operator)
+    mine = rule_set_document("web", filters=[{"name": "mine", "expression": "false"}])
+    assert told(ask(operator, "put", f"{path}/rule-sets/web?seen={quote(seen)}", mine, match=tag))["edits"]
+
+
 def test_what_somebody_publishes_where_nothing_was_is_not_edited_unseen(operator: Client) -> None:
     path, tag = begun(operator)
     mine = rule_set_document("web", filters=[TEAM_FILTER])
