@@ -286,8 +286,8 @@ def _remedy_of(said: str) -> str:
 
 
 def _is_problem(found: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether this is problem details, as all of Berth's errors are. The extender and other servers have JSON of their own."""
-    return isinstance(found, dict) and ("detail" in found or "title" in found)
+    """Whether this is one of Berth's errors, which all have a list of faults. Other servers have `detail` and `title`, too."""
+    return isinstance(found, dict) and isinstance(found.get("faults"), list)
 
 
 def faults_of(problem: Mapping[str, Any]) -> list[dict[str, Any]]:

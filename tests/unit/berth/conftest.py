@@ -38,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         asked = {"method": self.command, "path": path, "query": query, "headers": dict(self.headers)}
         self.stub.asked.append({**asked, "body": json.loads(body) if body else None})
-        missing = (404, {"title": "Not Found", "status": 404, "detail": f"No path {path}."}, {})
+        missing = (404, {"title": "Not Found", "status": 404, "detail": f"No path {path}.", "faults": []}, {})
         status, found, headers = self.stub.answers.get((self.command, path), missing)
         sent = found.encode() if isinstance(found, str) else json.dumps(found).encode()
         self.send_response(status)

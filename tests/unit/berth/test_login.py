@@ -83,7 +83,7 @@ def test_login_keeps_what_was_tried_for_this_account_alone(
 def test_a_token_that_the_server_refuses_isnt_kept(
     berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stub.answer("GET", "/whoami", {"title": "Unauthorized", "status": 401, "detail": "Unknown token."}, 401)
+    stub.answer("GET", "/whoami", {"status": 401, "detail": "Unknown token.", "faults": []}, 401)
     monkeypatch.setattr("sys.stdin", io.StringIO("secret-token\n"))
 
     assert berth("login", stub.url).code == 1

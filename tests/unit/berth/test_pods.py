@@ -260,9 +260,9 @@ def test_following_goes_on_once_the_server_answers_again(
     later = iter(
         [
             away,
-            (503, {"status": 503, "detail": "The database is away."}),
+            (503, {"status": 503, "detail": "The database is away.", "faults": []}),
             (200, [_row(2), _row(1)]),
-            (401, {"detail": "Unknown token."}),
+            (401, {"detail": "Unknown token.", "faults": []}),
             None,
         ]
     )

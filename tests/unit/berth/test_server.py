@@ -1,6 +1,7 @@
 """Whether and how the server is reached: exit codes, sentences, and that the token goes nowhere else."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +50,23 @@ def test_what_the_extender_or_a_proxy_says_in_json_of_its_own_ends_with_3_and_is
     assert ran.code == 3
     assert "answered 404" in ran.err
     assert "Berth's extender serves /filter" in ran.err
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [{"detail": "Not Found"}, {"type": "about:blank", "title": "Not Found", "status": 404, "detail": "No such page."}],
+    ids=["FastAPI", "Spring"],
+)
+def test_the_error_of_another_server_isnt_taken_for_a_refusal(
+    berth: Berth, stub: Stub, problem: dict[str, Any]
+) -> None:
+    stub.answer("GET", "/status", problem, 404)
+
+    ran = berth("status")
+
+    assert ran.code == 3
+    assert "answered 404 to GET /api/v1/status: it isn't Berth" in ran.err
+    assert problem["detail"] in ran.err
 
 
 def test_what_stands_before_berth_and_takes_no_such_body_is_said_with_what_to_do(berth: Berth, stub: Stub) -> None:
@@ -132,7 +150,7 @@ def test_problem_details_are_told_in_sentences_with_place_and_remedy(berth: Bert
 def test_each_refusal_says_what_to_do(
     berth: Berth, stub: Stub, status: int, headers: dict[str, str], said: str
 ) -> None:
-    stub.answer("GET", "/status", {"title": "x", "status": status, "detail": "It is refused."}, status, **headers)
+    stub.answer("GET", "/status", {"status": status, "detail": "It is refused.", "faults": []}, status, **headers)
 
     ran = berth("status")
 
@@ -144,7 +162,7 @@ def test_each_refusal_says_what_to_do(
 def test_what_comes_too_often_is_asked_again_after_the_pause_that_the_server_names(
     berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = {"title": "Too Many Requests", "status": 429, "detail": "Too many writes."}
+    problem = {"title": "Too Many Requests", "status": 429, "detail": "Too many writes.", "faults": []}
     stub.answer("POST", "/pauses", problem, 429, Retry_After="17")
     pauses: list[float] = []
 
@@ -171,7 +189,7 @@ def test_each_fault_is_told_once(berth: Berth, stub: Stub) -> None:
 def test_what_cant_be_done_as_things_stand_is_not_to_be_repeated(berth: Berth, stub: Stub) -> None:
     said = "It is published. Open another Change to go on from there."
     stub.answer("GET", "/changes/7", {"number": 7, "digest": "abc"}, ETag='"abc"')
-    stub.answer("POST", "/changes/7/publish", {"title": "Conflict", "status": 409, "detail": said}, 409)
+    stub.answer("POST", "/changes/7/publish", {"title": "Conflict", "status": 409, "detail": said, "faults": []}, 409)
 
     ran = berth("publish", "7")
 
