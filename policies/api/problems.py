@@ -32,10 +32,12 @@ class FaultsError(APIException):
 
 
 class UnlookedError(APIException):
-    """If-Match is missing."""
+    """If-Match is missing, or holds no ETag."""
 
     status_code = status.HTTP_428_PRECONDITION_REQUIRED
-    default_detail = "If-Match is missing: send the ETag of the state that you looked at, in double quotes."
+    default_detail = (
+        "If-Match is missing, or holds no ETag: send the ETag of the state that you looked at, in double quotes."
+    )
 
 
 class OvertakenProblem(APIException):

@@ -34,7 +34,7 @@ _OF_WRITES = {
     "422": "A document has faults; `faults` says where.",
 }
 _OVERTAKEN = {"412": "The state has changed since you looked at it."}
-_UNLOOKED = {"428": "If-Match is missing."}
+_UNLOOKED = {"428": "If-Match is missing, or holds no ETag."}
 
 
 class FaultOfProblemSerializer(serializers.Serializer[Any]):
@@ -89,9 +89,7 @@ class Schema(AutoSchema):
             told["409"] = "What is stored can't be read; `detail` says why, and what to do."
         takes = self.get_override_parameters()
         if IF_MATCH in takes or MAY_MATCH in takes:
-            told |= _OVERTAKEN
-        if IF_MATCH in takes:
-            told |= _UNLOOKED
+            told |= _OVERTAKEN | _UNLOOKED
         for code, text in told.items():
             bodies.setdefault(code, self._problem(text))
         for code, body in bodies.items():

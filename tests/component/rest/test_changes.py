@@ -113,10 +113,12 @@ def test_what_is_edited_just_then_is_not_withdrawn_unseen(
     assert Change.objects.get().state == "draft"
 
 
-def test_who_sends_a_digest_without_quotes_is_told_of_them(operator: Client) -> None:
+@pytest.mark.parametrize("act", ["submit", "withdraw"])
+def test_who_sends_a_digest_without_quotes_is_told_of_them(operator: Client, act: str) -> None:
     path, tag = begun(operator, WEB)
-    refused = ask(operator, "post", f"{path}/submit", {}, match=tag.strip('"'))
+    refused = ask(operator, "post", f"{path}/{act}", {}, match=tag.strip('"'))
     assert "in double quotes" in told(refused, 428)["detail"]
+    assert Change.objects.get().state == "draft"
 
 
 @pytest.mark.parametrize("match", ['""', 'W/""', "*", '"", ""'])

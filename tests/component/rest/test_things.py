@@ -29,6 +29,7 @@ from tests.builders import (
 )
 from tests.component.pages import publish_all
 from tests.component.rest.asking import ask, begun, told
+from tests.component.rest.world import schema
 
 pytestmark = pytest.mark.django_db
 
@@ -325,6 +326,7 @@ def test_an_exemption_is_made_and_ended(operator: Client) -> None:
     assert shown["name"] == "for-now"
     later = exemption_document("for-now", "RuleSet/web/team", until="2126-02-01T00:00:00Z")
     told(ask(operator, "post", "/exemptions", later), 428)
+    assert "428" in schema()["paths"]["/api/v1/exemptions"]["post"]["responses"]
     told(ask(operator, "post", "/exemptions", later, match='"another"'), 412)
     told(ask(operator, "post", "/exemptions", later, match=f'"{shown["digest"]}"'), 201)
     assert told(ask(operator, "get", "/exemptions"))["results"][0]["ends_at"] == "2126-02-01T00:00:00Z"
