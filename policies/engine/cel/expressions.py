@@ -174,9 +174,10 @@ class Expression:
         """Check the fields that it reads against those of Kubernetes.
 
         Raises:
-            ExpressionError: there is no such field; with the nearest known name and the position.
+            ExpressionError: there is no such field, with the nearest known name and the position; or it gives a field of another type.
         """
-        check_fields(unpack(self._compiled))
+        kind = "bool" if self._result is Result.BOOLEAN else "int"
+        check_fields(unpack(self._compiled), kind=kind, wanted=self._result.value)
 
     def cost(self, params: Mapping[str, object]) -> Cost:
         """Estimate its cost, with these params of its rule set."""

@@ -1,8 +1,8 @@
 """Checks the field paths that an expression reads against Kubernetes' own Pod and Node.
 
-`pod` and `node` are dynamic to CEL, so a misspelt field would only show at evaluation, on every node, in production. The
-types are generated from Kubernetes' Go types (`kubernetes_schema`). A `victim`, a Pod that preemption may remove, has only
-the fields that are kept of Pods on nodes (`objects.running`).
+`pod` and `node` are dynamic to CEL, so a misspelt field, or one of the wrong type, would only show at evaluation, on every
+node, in production. The types are generated from Kubernetes' Go types (`kubernetes_schema`). A `victim`, a Pod that preemption
+may remove, has only the fields that are kept of Pods on nodes (`objects.running`).
 """
 
 from difflib import get_close_matches
@@ -11,6 +11,7 @@ from cel.expr import checked_pb2, syntax_pb2
 
 from policies.engine.cel.kubernetes_schema import TYPES
 from policies.engine.cel.syntax import NEWCOMERS, OWN_TYPES, children, constant_string, fault_at, taken_name
+from policies.engine.errors import ExpressionError
 from policies.engine.objects import running
 
 _ROOTS = {
@@ -101,10 +102,26 @@ def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
     return f"{operand} has no field {field}; {hint}"
 
 
-def check_fields(checked: checked_pb2.CheckedExpr) -> None:
-    """Refuse an expression that reads a field unknown to Kubernetes, or whose loop variable has a name that Berth added later.
+def check_fields(checked: checked_pb2.CheckedExpr, *, kind: str, wanted: str) -> None:
+    """Refuse an expression that reads a field unknown to Kubernetes, or gives the value of a field of another type.
+
+    Also one whose loop variable has a name that Berth added later.
+
+    Args:
+        checked: the expression.
+        kind: the type that it has to give: `bool` or `int`.
+        wanted: this type in the words of an error message.
 
     Raises:
         ExpressionError: with the nearest known name and the position.
     """
-    _Checker(checked).type_of(checked.expr)
+    given = _Checker(checked).type_of(checked.expr)
+    # The type of has(…) is that of its field here; CEL knows better.
+    if given not in {None, "any", kind} and checked.type_map[checked.expr.id].WhichOneof("type_kind") == "dyn":
+        message = f"gives {_in_words(given)}, but {wanted} is needed"
+        raise ExpressionError(message, 1, 1)
+
+
+def _in_words(given: str) -> str:
+    kind, _, element = given.partition(":")
+    return f"a {kind}" if element else kind

@@ -49,9 +49,9 @@ class VictimExpression:
         """Check the fields that it reads against those of Kubernetes; those of the victim against the ones that Berth keeps.
 
         Raises:
-            ExpressionError: there is no such field; with the nearest known name and the position.
+            ExpressionError: there is no such field, with the nearest known name and the position; or it gives a field of another type.
         """
-        check_fields(unpack(self._compiled))
+        check_fields(unpack(self._compiled), kind="bool", wanted=Result.BOOLEAN.value)
 
     def cost(self, params: Mapping[str, object]) -> Cost:
         """Estimate its cost in a preemption, with these params of its rule set."""

@@ -418,6 +418,7 @@ class TestVictims:
             ("victim.spec.containers[0].env.size() > 0", "victim.spec.containers.env isn't kept of Pods on nodes;"),
             ("pod.metadata.labelz.env == 'x'", "ObjectMeta has no field labelz; did you mean labels?"),
             ("size(victim.metadata.name)", "gives int, but a boolean is needed"),
+            ("victim.metadata.name", "gives string, but a boolean is needed"),
             ("usage.free.cpu > 0", "undeclared reference to 'usage'; known are node, now, params, pod, victim"),
             ("node.count({'app': 'x'}) > 0", "undeclared reference to 'count'"),
             ("victim.metadata.name.matches('(')", "invalid regular expression"),

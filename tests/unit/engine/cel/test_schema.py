@@ -69,3 +69,38 @@ def test_an_unknown_field_is_refused_with_the_nearest_known_one(source: str, mes
 def test_a_field_like_no_other_is_refused_with_all_that_are_known() -> None:
     with pytest.raises(ExpressionError, match="Taint has no field zzzzzz; known are effect, key, timeAdded, value"):
         check("node.spec.taints.exists(t, t.zzzzzz == 'x')")
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "given"),
+    [
+        ("pod.metadata.name", Result.BOOLEAN, "string"),
+        ("node.metadata.labels['example.com/spare']", Result.BOOLEAN, "string"),
+        ("usage.free.cpu", Result.BOOLEAN, "int"),
+        ("pod.spec.tolerations", Result.BOOLEAN, "a list"),
+        ("pod.metadata.labels", Result.BOOLEAN, "a map"),
+        ("pod.spec", Result.BOOLEAN, "PodSpec"),
+        ("node.metadata.?labels.weight.orValue('1')", Result.NUMBER, "string"),
+        ("pod.spec.hostNetwork", Result.NUMBER, "bool"),
+    ],
+)
+def test_a_field_of_another_type_is_no_result(source: str, result: Result, given: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        Expression(source, result).check_fields()
+    wanted = "a boolean" if result is Result.BOOLEAN else "a number"
+    assert caught.value.message == f"gives {given}, but {wanted} is needed"
+
+
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ("has(pod.metadata.name)", Result.BOOLEAN),
+        ("pod.spec.?hostNetwork.orValue(false)", Result.BOOLEAN),
+        ("params.open", Result.BOOLEAN),
+        ("usage.free[?'example.com/gpu'].orValue(0)", Result.NUMBER),
+        ("pod.spec.containers[0].livenessProbe.httpGet.port", Result.NUMBER),
+        ("params.price", Result.NUMBER),
+    ],
+)
+def test_a_field_of_the_right_type_or_of_any_is_a_result(source: str, result: Result) -> None:
+    Expression(source, result).check_fields()

@@ -164,7 +164,7 @@ def test_what_isnt_known_can_only_be_asked_by_rules_that_dont_read_it(
 
 
 def test_a_value_of_another_type_is_an_error_of_evaluation() -> None:
-    rule = {"name": "typed", "expression": "victim.metadata.name"}
+    rule = {"name": "typed", "expression": "dyn(victim.metadata.name)"}
     assert "gave str" in narrowed([rule], Candidate("n0", [running("a")])).vetoes[0].fault
 
 
