@@ -31,6 +31,7 @@ from policies.engine.cel.language import (
     Data,
     EvaluationFault,
     Program,
+    check_constants,
     compile_checked,
     pattern_fault,
 )
@@ -171,11 +172,13 @@ class Expression:
         return [labels for _, labels in found if not isinstance(labels, EvaluationFault)]
 
     def check_fields(self) -> None:
-        """Check the fields that it reads against those of Kubernetes.
+        """Check the fields that it reads against those of Kubernetes, and its constants.
 
         Raises:
-            ExpressionError: there is no such field, with the nearest known name and the position; or it gives a field of another type.
+            ExpressionError: there is no such field, with the nearest known name and the position; it gives a field of another type;
+                or a constant can't be read.
         """
+        check_constants(self._compiled)
         kind = "bool" if self._result is Result.BOOLEAN else "int"
         check_fields(unpack(self._compiled), kind=kind, wanted=self._result.value)
 

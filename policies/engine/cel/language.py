@@ -1,24 +1,30 @@
 """The CEL environment of rules: variables, functions, compiling, evaluating. The only module that imports CEL."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
+from cel.expr import syntax_pb2
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
 from policies.engine.cel.functions import DECLARATIONS, zone
 from policies.engine.cel.regex_cost import pattern
 from policies.engine.cel.syntax import (
+    CLOCK,
     COUNTS,
     NEWCOMERS,
     PATTERN,
     PATTERN_OVERLOAD,
     ZONE,
     ZONE_OVERLOAD,
+    children,
+    constant_string,
+    fault_at,
     guarded,
+    unpack,
     with_loops_renamed,
 )
 from policies.engine.errors import ExpressionError
@@ -38,6 +44,13 @@ _HELD_QUANTITY = "map(string, list(double))"
 _NO_OPERATORS = (
     "a quantity takes only == and !=, with another quantity; else use isGreaterThan, isLessThan, compareTo, add or sub"
 )
+# Functions that read a text -> what to tell about a text that they can't read.
+_FORMS = {
+    "duration": "is not a duration; write it like 90s, 20m or 1h30m",
+    "timestamp": "is not a time; write it like 2026-05-01T20:00:00Z",
+    "quantity": "is not a quantity; write it like 250m, 2, 1.5Gi or 2e3",
+}
+_FORM_OF_ZONE = "is not a time zone; write it like Europe/Berlin, UTC or +05:30"
 _NOISE = re.compile(r" \(in container ''\)|^Syntax error: ")
 
 
@@ -179,6 +192,37 @@ def pattern_fault(text: str) -> str:
     return value.message.partition(": ")[2].partition(" INVALID")[0] if isinstance(value, EvaluationFault) else ""
 
 
+def check_constants(serialized: bytes) -> None:
+    """Refuse a constant duration, time, quantity or time zone that can't be read: it would fail wherever it is evaluated.
+
+    Raises:
+        ExpressionError: with the position.
+    """
+    checked = unpack(serialized)
+    for expr in _calls(checked.expr):
+        text = constant_string(expr.call_expr.args[-1]) if expr.call_expr.args else None
+        if text is not None and (fault := _fault_of(expr.call_expr.function, text)):
+            raise fault_at(checked, expr, f"{text[:64]!r} {fault}")
+
+
+def _calls(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
+    if expr.WhichOneof("expr_kind") == "call_expr":
+        yield expr
+    for child in children(expr):
+        yield from _calls(child)
+
+
+def _fault_of(function: str, text: str) -> str:
+    if function in _FORMS:
+        return _FORMS[function] if isinstance(_READERS[function].run({"params": text}), EvaluationFault) else ""
+    if function.startswith(CLOCK):
+        try:
+            zone(text)
+        except ValueError:
+            return _FORM_OF_ZONE
+    return ""
+
+
 def _compile(source: str, scope: Scope) -> cel.Expression:
     try:
         return scope.environment.compile(source)
@@ -221,3 +265,4 @@ def _in_plain_words(message: str) -> str:
 
 
 _MATCHES = Program(bytes(_ENVIRONMENT.compile("''.matches(params)").serialize()))
+_READERS = {name: Program(bytes(_ENVIRONMENT.compile(f"{name}(params)").serialize())) for name in _FORMS}

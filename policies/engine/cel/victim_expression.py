@@ -12,6 +12,7 @@ from policies.engine.cel.language import (
     Data,
     EvaluationFault,
     Program,
+    check_constants,
     compile_checked,
     pattern_fault,
 )
@@ -46,11 +47,13 @@ class VictimExpression:
         self._size = VictimSize(self._compiled, self.reads)
 
     def check_fields(self) -> None:
-        """Check the fields that it reads against those of Kubernetes; those of the victim against the ones that Berth keeps.
+        """Check the fields that it reads against those of Kubernetes; those of the victim against the ones that Berth keeps; and its constants.
 
         Raises:
-            ExpressionError: there is no such field, with the nearest known name and the position; or it gives a field of another type.
+            ExpressionError: there is no such field, with the nearest known name and the position; it gives a field of another type;
+                or a constant can't be read.
         """
+        check_constants(self._compiled)
         check_fields(unpack(self._compiled), kind="bool", wanted=Result.BOOLEAN.value)
 
     def cost(self, params: Mapping[str, object]) -> Cost:

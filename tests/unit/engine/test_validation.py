@@ -419,6 +419,7 @@ class TestVictims:
             ("pod.metadata.labelz.env == 'x'", "ObjectMeta has no field labelz; did you mean labels?"),
             ("size(victim.metadata.name)", "gives int, but a boolean is needed"),
             ("victim.metadata.name", "gives string, but a boolean is needed"),
+            ("now - timestamp(victim.status.startTime) > duration('7d')", "'7d' is not a duration; write it like"),
             ("usage.free.cpu > 0", "undeclared reference to 'usage'; known are node, now, params, pod, victim"),
             ("node.count({'app': 'x'}) > 0", "undeclared reference to 'count'"),
             ("victim.metadata.name.matches('(')", "invalid regular expression"),

@@ -642,6 +642,43 @@ class TestRefusal:
             Expression(source, result)
         assert (caught.value.line, caught.value.column) == (1, 1)
 
+    @pytest.mark.parametrize(
+        ("source", "message", "column"),
+        [
+            ("now - timestamp(0) > duration('1d')", "'1d' is not a duration; write it like 90s, 20m or 1h30m", 30),
+            ("now > timestamp('2026-05-01')", "'2026-05-01' is not a time; write it like 2026-05-01T20:00:00Z", 16),
+            ("quantity('16GB').isInteger()", "'16GB' is not a quantity; write it like 250m, 2, 1.5Gi or 2e3", 9),
+            (
+                "now.getHours('Europe/Berln') < 6",
+                "'Europe/Berln' is not a time zone; write it like Europe/Berlin, UTC or +05:30",
+                13,
+            ),
+            (
+                "['a'].exists(a, duration('x') < duration('1h'))",
+                "'x' is not a duration; write it like 90s, 20m or 1h30m",
+                25,
+            ),
+        ],
+    )
+    def test_a_constant_that_cant_be_read_is_refused_before_anything_runs(
+        self, source: str, message: str, column: int
+    ) -> None:
+        with pytest.raises(ExpressionError) as caught:
+            Expression(source, Result.BOOLEAN).check_fields()
+        assert (caught.value.message, caught.value.line, caught.value.column) == (message, 1, column)
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "now - timestamp('2026-05-01T22:00:00+02:00') > duration('-1h30m')",
+            "now.getHours('+05:30') < 6 && now.getHours('UTC') < now.getHours()",
+            "quantity('1.5Gi') == quantity(node.status.allocatable.memory)",
+            "duration(params.time) > duration('1s') && now.getMinutes(pod.metadata.labels.zone) == 0",
+        ],
+    )
+    def test_constants_that_can_be_read_pass_and_others_are_seen_at_evaluation(self, source: str) -> None:
+        Expression(source, Result.BOOLEAN).check_fields()
+
     @settings(max_examples=300)
     @given(st.text(st.characters(exclude_categories=["Cs"])) | BOOLEANS.map(lambda source: source[::2]))
     def test_any_text_compiles_or_is_refused(self, source: str) -> None:
