@@ -44,6 +44,8 @@ _HELD_QUANTITY = "map(string, list(double))"
 _NO_OPERATORS = (
     "a quantity takes only == and !=, with another quantity; else use isGreaterThan, isLessThan, compareTo, add or sub"
 )
+_NO_OVERLOAD, _OPTIONAL = "no matching overload", "optional_type("
+_TAKE_VALUE = "what .? and [?…] read may be missing; say what holds then, with orValue(…)"
 # Functions that read a text -> what to tell about a text that they can't read.
 _FORMS = {
     "duration": "is not a duration; write it like 90s, 20m or 1h30m",
@@ -259,9 +261,17 @@ def _in_plain_words(message: str) -> str:
     syntax = _SYNTAX.match(message)
     if syntax is None:
         said = _NOISE.sub("", message)
-        hint = f": {_NO_OPERATORS}" if _HELD_QUANTITY in said and "for '_" in said else ""
-        return said.replace(_HELD_QUANTITY, "quantity") + hint
+        return said.replace(_HELD_QUANTITY, "quantity") + _hint(said)
     return "the expression ends too early" if syntax[1] == "<EOF>" else f"'{syntax[1]}' can't stand here"
+
+
+def _hint(said: str) -> str:
+    """Return what to write in place of a call that takes no such values; empty where nothing general is known."""
+    if _NO_OVERLOAD not in said:
+        return ""
+    if _OPTIONAL in said:
+        return f": {_TAKE_VALUE}"
+    return f": {_NO_OPERATORS}" if _HELD_QUANTITY in said and "for '_" in said else ""
 
 
 _MATCHES = Program(bytes(_ENVIRONMENT.compile("''.matches(params)").serialize()))

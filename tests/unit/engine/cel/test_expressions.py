@@ -643,6 +643,18 @@ class TestRefusal:
         assert (caught.value.line, caught.value.column) == (1, 1)
 
     @pytest.mark.parametrize(
+        "source",
+        [
+            "pod.metadata.?labels.team == 'web'",
+            "!pod.spec.?hostNetwork",
+            "pod.spec.?tolerations.size() > 0",
+        ],
+    )
+    def test_an_optional_that_is_used_as_a_value_is_refused_with_what_to_do(self, source: str) -> None:
+        with pytest.raises(ExpressionError, match=r"may be missing; say what holds then, with orValue\(…\)"):
+            Expression(source, Result.BOOLEAN)
+
+    @pytest.mark.parametrize(
         ("source", "message", "column"),
         [
             ("now - timestamp(0) > duration('1d')", "'1d' is not a duration; write it like 90s, 20m or 1h30m", 30),
