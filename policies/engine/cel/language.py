@@ -15,6 +15,7 @@ from policies.engine.cel.regex_cost import pattern
 from policies.engine.cel.syntax import (
     CLOCK,
     COUNTS,
+    MISSING,
     NEWCOMERS,
     PATTERN,
     PATTERN_OVERLOAD,
@@ -45,7 +46,6 @@ _NO_OPERATORS = (
     "a quantity takes only == and !=, with another quantity; else use isGreaterThan, isLessThan, compareTo, add or sub"
 )
 _NO_OVERLOAD, _OPTIONAL = "no matching overload", "optional_type("
-_TAKE_VALUE = "what .? and [?…] read may be missing; say what holds then, with orValue(…)"
 # Functions that read a text -> what to tell about a text that they can't read.
 _FORMS = {
     "duration": "is not a duration; write it like 90s, 20m or 1h30m",
@@ -270,7 +270,7 @@ def _hint(said: str) -> str:
     if _NO_OVERLOAD not in said:
         return ""
     if _OPTIONAL in said:
-        return f": {_TAKE_VALUE}"
+        return f": {MISSING}"
     return f": {_NO_OPERATORS}" if _HELD_QUANTITY in said and "for '_" in said else ""
 
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from cel.expr import checked_pb2, syntax_pb2
 
 from policies.engine.cel.kubernetes_schema import TYPES
-from policies.engine.cel.syntax import NEWCOMERS, OWN_TYPES, children, constant_string, fault_at, taken_name
+from policies.engine.cel.syntax import MISSING, NEWCOMERS, OWN_TYPES, children, constant_string, fault_at, taken_name
 from policies.engine.errors import ExpressionError
 from policies.engine.objects import running
 
@@ -24,6 +24,20 @@ _ROOTS = {
 }
 _EXTRA = {**OWN_TYPES, **running.FIELDS}
 _SCALARS = frozenset({"string", "int", "bool"})
+_OPTIONAL_STEPS = frozenset({"_[?_]", "_?._"})
+# Calls that take an optional value, the steps of paths among them. What `? :` gives is one where a branch is.
+_TAKING_OPTIONALS = _OPTIONAL_STEPS | {
+    "_[_]",
+    "orValue",
+    "or",
+    "value",
+    "hasValue",
+    "optional.of",
+    "dyn",
+    "type",
+    "_?_:_",
+}
+_EQUALITIES = frozenset({"_==_", "_!=_"})
 _UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})
 
 
@@ -59,6 +73,7 @@ class _Checker:
 
     def _call(self, expr: syntax_pb2.Expr) -> str | None:
         call = expr.call_expr
+        self._refuse_optionals(expr)
         types = [self.type_of(child) for child in children(expr)]
         if call.function in {"_[_]", "_[?_]", "_?._"}:
             field = constant_string(call.args[1])
@@ -67,6 +82,17 @@ class _Checker:
                 return self._member(expr, operand, field)
             return operand.partition(":")[2] or None if operand else None
         return types[0] if call.function in _UNWRAPPING and types else None
+
+    def _refuse_optionals(self, expr: syntax_pb2.Expr) -> None:
+        """Refuse an optional as an operand: to CEL an element of a dynamic map is dynamic, and 'x' never equals an optional 'x'."""
+        operands = list(children(expr))
+        optional = [each for each in operands if _is_optional(each)]
+        both = expr.call_expr.function in _EQUALITIES and all(map(self._may_be_optional, operands))
+        if optional and not both and expr.call_expr.function not in _TAKING_OPTIONALS:
+            raise fault_at(self._checked, optional[0], MISSING)
+
+    def _may_be_optional(self, expr: syntax_pb2.Expr) -> bool:
+        return _is_optional(expr) or self._checked.type_map[expr.id].abstract_type.name == "optional_type"
 
     def _comprehension(self, loop: syntax_pb2.Expr.Comprehension) -> None:
         kind, _, element = (self.type_of(loop.iter_range) or "").partition(":")
@@ -94,6 +120,14 @@ class _Checker:
         return fields[field]
 
 
+def _is_optional(expr: syntax_pb2.Expr) -> bool:
+    """Return whether a path has an optional step: its value is an optional then, whatever follows."""
+    if expr.WhichOneof("expr_kind") == "select_expr":
+        return not expr.select_expr.test_only and _is_optional(expr.select_expr.operand)
+    call = expr.call_expr
+    return call.function in _OPTIONAL_STEPS or (call.function == "_[_]" and _is_optional(call.args[0]))
+
+
 def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
     if field in TYPES.get(running.ORIGINS.get(operand, ""), ()):
         return f"{operand}.{field} isn't kept of Pods on nodes; known are {', '.join(sorted(fields))}"
@@ -116,6 +150,8 @@ def check_fields(checked: checked_pb2.CheckedExpr, *, kind: str, wanted: str) ->
         ExpressionError: with the nearest known name and the position.
     """
     given = _Checker(checked).type_of(checked.expr)
+    if _is_optional(checked.expr):
+        raise ExpressionError(MISSING, 1, 1)
     # The type of has(…) is that of its field here; CEL knows better.
     if given not in {None, "any", kind} and checked.type_map[checked.expr.id].WhichOneof("type_kind") == "dyn":
         message = f"gives {_in_words(given)}, but {wanted} is needed"

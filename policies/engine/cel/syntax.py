@@ -42,6 +42,9 @@ NEWCOMERS = {"requests": "@requests", "namespaceObject": "@namespaceObject"}
 # How deep macros such as exists() and map() may be nested: each level multiplies the work.
 MAX_LOOPS = 2
 
+# What to tell where an optional is used as a value.
+MISSING = "what .? and [?…] read may be missing; say what holds then, with orValue(…)"
+
 _CHAIN_CALLS = frozenset({"_[_]", "_[?_]", "_?._"})
 # The prefix of functions that read a part of the clock, in a zone or in UTC. No other CEL function begins like this.
 CLOCK: Final = "get"

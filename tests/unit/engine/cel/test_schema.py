@@ -104,3 +104,39 @@ def test_a_field_of_another_type_is_no_result(source: str, result: Result, given
 )
 def test_a_field_of_the_right_type_or_of_any_is_a_result(source: str, result: Result) -> None:
     Expression(source, result).check_fields()
+
+
+@pytest.mark.parametrize(
+    ("source", "column"),
+    [
+        ("node.metadata.labels[?'team'] == 'web'", 21),
+        ("'web' != node.metadata.labels[?'team']", 30),
+        ("node.metadata.labels[?'team'] in ['web', 'data']", 21),
+        ("!node.spec[?'unschedulable']", 11),
+        ("node.metadata.labels[?'team'].startsWith('web')", 21),
+        ("pod.spec.containers.exists(c, c.resources.requests[?'cpu'] == '1')", 51),
+        ("node.spec[?'unschedulable']", 1),
+    ],
+)
+def test_an_optional_element_is_no_value(source: str, column: int) -> None:
+    with pytest.raises(ExpressionError, match="may be missing; say what holds then") as caught:
+        check(source)
+    assert caught.value.column == column
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "node.metadata.labels[?'team'].orValue('') == 'web'",
+        "node.metadata.labels[?'team'] == pod.metadata.labels[?'team']",
+        "node.metadata.labels[?'team'] == optional.of('web')",
+        "node.metadata.labels[?'team'].hasValue()",
+        "node.metadata.labels[?'team'].or(pod.metadata.labels[?'team']).orValue('') == 'web'",
+        "node.metadata.labels[?'team'].optMap(t, t == 'web').orValue(false)",
+        "(pod.spec.hostNetwork ? node.metadata.labels[?'a'] : node.metadata.labels[?'b']).orValue('') == 'x'",
+        "pod.spec[?'tolerations'][0].key.hasValue()",
+        "has(pod.spec[?'securityContext'].runAsUser)",
+    ],
+)
+def test_an_optional_may_be_compared_with_another_or_be_given_a_value(source: str) -> None:
+    check(source)
