@@ -52,6 +52,20 @@ _FORMS = {
     "timestamp": "is not a time; write it like 2026-05-01T20:00:00Z",
     "quantity": "is not a quantity; write it like 250m, 2, 1.5Gi or 2e3",
 }
+# Functions and macros of CEL and of its extensions: what a misspelt call may have meant.
+_CALLS = (
+    *("all", "exists", "exists_one", "filter", "has", "map"),
+    *("bool", "bytes", "double", "duration", "dyn", "int", "size", "string", "timestamp", "type", "uint"),
+    *("contains", "endsWith", "matches", "startsWith"),
+    *("charAt", "format", "indexOf", "join", "lastIndexOf", "lowerAscii", "quote", "replace", "reverse", "split"),
+    *("substring", "trim", "upperAscii"),
+    *("hasValue", "optFlatMap", "optMap", "or", "orValue", "value"),
+    *("getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours", "getMilliseconds"),
+    *("getMinutes", "getMonth", "getSeconds"),
+    *(declaration[0] for declaration in DECLARATIONS),
+)
+# How alike they have to be: count, which rules about victims can't use, isn't contains.
+_ALIKE = 0.75
 _FORM_OF_ZONE = "is not a time zone; write it like Europe/Berlin, UTC or +05:30"
 _NOISE = re.compile(r" \(in container ''\)|^Syntax error: ")
 
@@ -238,7 +252,10 @@ def _compile(source: str, scope: Scope) -> cel.Expression:
         undeclared = _UNDECLARED.match(message)
         if undeclared is not None:
             name = undeclared[1]
-            raise ExpressionError(_unknown_name(name, scope), line, _start_of(name, source, line, column)) from error
+            start = _start_of(name, source, line, column)
+            rest = source.split("\n")[line - 1][start - 1 + len(name) :]
+            message = _unknown_function(name, scope) if rest.lstrip().startswith("(") else _unknown_name(name, scope)
+            raise ExpressionError(message, line, start) from error
         raise ExpressionError(_in_plain_words(message), line, column) from error
 
 
@@ -247,6 +264,16 @@ def _unknown_name(name: str, scope: Scope) -> str:
     near = get_close_matches(root, scope.variables, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(scope.variables))}"
     return f"undeclared reference to '{root}'; {hint}"
+
+
+def _unknown_function(name: str, scope: Scope) -> str:
+    counts = COUNTS if scope is NODES else ()
+    if name in counts:
+        return f"undeclared reference to '{name}'; it is called on a value, as in node.{name}(…)"
+    near = get_close_matches(name, [*_CALLS, *counts], n=1, cutoff=_ALIKE)
+    return f"undeclared reference to '{name}'; " + (
+        f"did you mean {near[0]}()?" if near else "no function has this name"
+    )
 
 
 def _start_of(name: str, source: str, line: int, column: int) -> int:

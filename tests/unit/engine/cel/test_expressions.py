@@ -1,6 +1,7 @@
 """Expressions over all nodes at once give what the library gives for each node by itself."""
 
 import contextlib
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -505,7 +506,12 @@ class TestCount:
     @pytest.mark.parametrize(
         ("source", "message", "column"),
         [
-            pytest.param("count({'a': 'b'})", "undeclared reference to 'count'", 1, id="without a target"),
+            pytest.param(
+                "count({'a': 'b'})",
+                "undeclared reference to 'count'; it is called on a value, as in node.count(…)",
+                1,
+                id="without a target",
+            ),
             pytest.param("pod.count({'a': 'b'})", "count belongs to node, topology or cluster", 10, id="of the Pod"),
             pytest.param("node.metadata.count({'a': 'b'})", "count belongs to node", 20, id="of a part of the node"),
             pytest.param("topology.count({'a': 'b'})", "write topology.count('key', {labels})", 15, id="no key"),
@@ -565,6 +571,21 @@ class TestRefusal:
             Expression(source, Result.BOOLEAN)
         assert (caught.value.line, caught.value.column) == (line, column)
         assert "container" not in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("source", "hint"),
+        [
+            ("pod.metadata.name.startswith('x')", "'startswith'; did you mean startsWith()?"),
+            ("pod.metadata.name.startsWit ('x')", "'startsWit'; did you mean startsWith()?"),
+            ("node.countt({'a': 'b'}) > 1", "'countt'; did you mean count()?"),
+            ("quantty('1') == 1", "'quantty'; did you mean quantity()?"),
+            ("nothing(1)", "'nothing'; no function has this name"),
+            ("pot.metadata.name == '('", "'pot'; did you mean pod?"),
+        ],
+    )
+    def test_names_what_a_misspelt_name_may_have_meant(self, source: str, hint: str) -> None:
+        with pytest.raises(ExpressionError, match="^" + re.escape(f"undeclared reference to {hint}") + "$"):
+            Expression(source, Result.BOOLEAN)
 
     @pytest.mark.parametrize("name", ["pod", "node", "usage", "params", "now", "topology", "cluster"])
     @pytest.mark.parametrize(
