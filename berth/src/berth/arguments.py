@@ -217,10 +217,12 @@ def _add_changes(add: _Add) -> None:
     made.add_argument("--reason", help="the new reason")
     made = add("rollback", "Roll back to an older Revision: its content becomes live again.")
     made.add_argument("revision", type=_number, metavar="M", help="the number of the Revision")
-    made.add_argument("--reason", required=True, help="the reason, stored with the Revision")
+    made.add_argument("--reason", action=_NotEmpty, required=True, help="the reason, stored with the Revision")
     made = add("pause", "Pause rules.")
     made.add_argument("target", metavar="TARGET", help="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE")
-    made.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
+    made.add_argument(
+        "--reason", action=_NotEmpty, required=True, help="the reason, stored with the Change and its Revision"
+    )
     made.add_argument(
         "--until",
         action=_NotEmpty,

@@ -25,6 +25,7 @@ _SERVER_FAULT = 500
 # Messages of OpenSSL 3 and 1.1.
 _UNKNOWN_SIGNER = ("self-signed certificate", "self signed certificate", "issuer certificate", "the first certificate")
 _ANOTHER_TIME = ("certificate has expired", "certificate is not yet valid")
+_MAYBE_DONE = "The server may have done it: look before you repeat it."
 _REMEDIES = {
     401: "The token is missing, wrong, expired or revoked: set BERTH_TOKEN, or `berth login` with a new one.",
     403: "`berth whoami` shows what this token may do; its permissions are set in the admin under Tokens.",
@@ -165,17 +166,20 @@ class Server:
 
     def _answer(self, method: str, url: str, **asked: Any) -> Any:
         httpx = _httpx()
+        never_sent = (httpx.ConnectError, httpx.ConnectTimeout)
         try:
             answer = self._client.request(method, url, **asked)
         except httpx.TimeoutException as error:
-            message = f"{self.place.server} didn't answer in time ({method} {url})."
+            told = "" if method == "GET" or isinstance(error, never_sent) else f" {_MAYBE_DONE}"
+            message = f"{self.place.server} didn't answer in time ({method} {url}).{told}"
             raise NotReachedError(message) from error
         except httpx.InvalidURL as error:
             message = f"The call can't be sent: {error}. Shorten the names and filters."
             raise CommandError(message) from error
         except httpx.HTTPError as error:
             said = str(error) or type(error).__name__
-            message = f"{self.place.server} can't be reached: {said}. {_remedy_of(said)}"
+            told = _remedy_of(said) if method == "GET" or isinstance(error, never_sent) else _MAYBE_DONE
+            message = f"{self.place.server} can't be reached: {said}. {told}"
             raise NotReachedError(message) from error
         self._has_answered = True
         return answer

@@ -200,6 +200,8 @@ def test_what_is_resumed_cant_name_another_path(berth: Berth, stub: Stub, target
     [
         ("publish", "4", "--digest", ""),
         ("pause", "everything", "--reason", "x", "--until", ""),
+        ("pause", "everything", "--reason", ""),
+        ("rollback", "3", "--reason", ""),
         ("changes", "--server", ""),
         ("changes", "--context="),
         ("why", "web-1", "--namespace", ""),

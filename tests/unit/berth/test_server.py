@@ -23,6 +23,27 @@ def test_who_isnt_reached_ends_with_3_in_text_and_json(berth: Berth, monkeypatch
     assert (ran.json["ok"], ran.json["reached"]) == (False, False)
 
 
+def test_an_act_whose_answer_was_lost_may_have_been_done(berth: Berth, stub: Stub) -> None:
+    stub.answer("POST", "/revisions/3/rollback", "cut", Content_Length="100")
+    stub.answer("GET", "/status", "cut", Content_Length="100")
+
+    ran = berth("rollback", "3", "--reason", "INC-1")
+    assert ran.code == 3
+    assert "can't be reached" in ran.err
+    assert "The server may have done it: look before you repeat it." in ran.err
+
+    ran = berth("status")
+    assert (ran.code, "may have done it" in ran.err) == (3, False)
+
+
+def test_an_act_that_was_never_sent_was_not_done(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
+
+    ran = berth("rollback", "3", "--reason", "INC-1")
+
+    assert (ran.code, "may have done it" in ran.err, "Is it running" in ran.err) == (3, False, True)
+
+
 @pytest.mark.parametrize(
     ("status", "body", "headers"),
     [
