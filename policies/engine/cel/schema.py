@@ -23,7 +23,10 @@ _ROOTS = {
     "victim": "victim",
 }
 _EXTRA = {**OWN_TYPES, **running.FIELDS}
-_SCALARS = frozenset({"string", "int", "bool"})
+# With their words in messages.
+_SCALARS = {"string": "a string", "int": "a number", "bool": "a bool"}
+_IN_QUOTES = "write the number in quotes, or read the string by int(…) or quantity(…)"
+_WITHOUT_QUOTES = "write true and false without quotes"
 _OPTIONAL_STEPS = frozenset({"_[?_]", "_?._"})
 # Calls that take an optional value, the steps of paths among them. What `? :` gives is one where a branch is.
 _TAKING_OPTIONALS = _OPTIONAL_STEPS | {
@@ -38,6 +41,15 @@ _TAKING_OPTIONALS = _OPTIONAL_STEPS | {
     "_?_:_",
 }
 _EQUALITIES = frozenset({"_==_", "_!=_"})
+_COMPARISONS = _EQUALITIES | {"_<_", "_<=_", "_>_", "_>=_"}
+# CEL's types -> these types. All its numbers can be compared with each other.
+_OF_PRIMITIVES = {
+    checked_pb2.Type.STRING: "string",
+    checked_pb2.Type.BOOL: "bool",
+    checked_pb2.Type.INT64: "int",
+    checked_pb2.Type.UINT64: "int",
+    checked_pb2.Type.DOUBLE: "int",
+}
 _UNWRAPPING = frozenset({"orValue", "value", "optional.of", "or"})
 
 
@@ -75,6 +87,8 @@ class _Checker:
         call = expr.call_expr
         self._refuse_optionals(expr)
         types = [self.type_of(child) for child in children(expr)]
+        if call.function in _COMPARISONS:
+            self._refuse_unlike(expr, types)
         if call.function in {"_[_]", "_[?_]", "_?._"}:
             field = constant_string(call.args[1])
             operand = types[0]
@@ -90,6 +104,24 @@ class _Checker:
         both = expr.call_expr.function in _EQUALITIES and all(map(self._may_be_optional, operands))
         if optional and not both and expr.call_expr.function not in _TAKING_OPTIONALS:
             raise fault_at(self._checked, optional[0], MISSING)
+
+    def _refuse_unlike(self, expr: syntax_pb2.Expr, types: list[str | None]) -> None:
+        """Refuse to compare a text with a number, or either with true and false: they are never equal, and have no order."""
+        call = expr.call_expr
+        one, other = (self._scalar_of(each, given) for each, given in zip(call.args, types, strict=True))
+        if one and other and one != other:
+            result = (
+                "an error" if call.function not in _EQUALITIES else "always " + str(call.function == "_!=_").lower()
+            )
+            remedy = _WITHOUT_QUOTES if "bool" in {one, other} else _IN_QUOTES
+            message = f"compares {_SCALARS[one]} with {_SCALARS[other]}, which is {result}; {remedy}"
+            raise fault_at(self._checked, expr, message)
+
+    def _scalar_of(self, expr: syntax_pb2.Expr, given: str | None) -> str | None:
+        known = self._checked.type_map[expr.id]
+        if known.WhichOneof("type_kind") == "primitive":
+            return _OF_PRIMITIVES.get(known.primitive)
+        return given if given in _SCALARS and known.WhichOneof("type_kind") == "dyn" else None
 
     def _may_be_optional(self, expr: syntax_pb2.Expr) -> bool:
         return _is_optional(expr) or self._checked.type_map[expr.id].abstract_type.name == "optional_type"

@@ -1,5 +1,7 @@
 """The field paths that expressions read are checked against Kubernetes' own Pod and Node."""
 
+import re
+
 import pytest
 
 from policies.engine.cel.expressions import Expression, Result
@@ -64,6 +66,46 @@ def test_an_unknown_field_is_refused_with_the_nearest_known_one(source: str, mes
     with pytest.raises(ExpressionError) as caught:
         check(source)
     assert (caught.value.message, caught.value.line, caught.value.column) == (message, 1, column)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "node.metadata.labels.generation == 3",
+            "a string with a number, which is always false; write the number in quotes, or read the string by int(…)",
+        ),
+        ("3 != pod.metadata.labels.a", "a number with a string, which is always true; write the number in quotes"),
+        ("requests.cpu > '500m'", "a number with a string, which is an error; write the number in quotes"),
+        ("node.status.allocatable.cpu > 5", "a string with a number, which is an error"),
+        ("pod.spec.containers.exists(c, c.name == 3)", "a string with a number, which is always false"),
+        (
+            "node.spec.unschedulable == 'true'",
+            "a bool with a string, which is always false; write true and false without quotes",
+        ),
+    ],
+)
+def test_values_of_types_that_are_never_equal_are_not_compared(source: str, said: str) -> None:
+    with pytest.raises(ExpressionError, match="compares " + re.escape(said)):
+        check(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "pod.spec.priority == 3.0 && pod.spec.priority < 3u",
+        "pod.metadata.labels[?'w'].orValue(0) == 0",
+        "(node.spec.unschedulable ? pod.metadata.name : 3) == 3",
+        "has(node.spec.unschedulable) == true",
+        "pod.metadata.labels.exists(k, k == 3)",
+        "null != pod.metadata.name",
+        "pod.metadata.labels.a == params.a",
+        "pod.metadata.labels != 3",
+        "int(pod.metadata.labels.a) > 3 && size(pod.metadata.name) > 3",
+    ],
+)
+def test_values_that_may_be_equal_are_compared(source: str) -> None:
+    check(source)
 
 
 def test_a_field_like_no_other_is_refused_with_all_that_are_known() -> None:
