@@ -138,10 +138,12 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     log = row.deliveries.select_related("notice").order_by("-pk")
     log = log.filter(pk__lt=asked["before"]) if asked else log
     found = [] if faults else list(log[: _PER_PAGE + 1])
+    hook = _with_proof().get(pk=row.pk)
     context = {
         **admin.site.each_context(request),
         "title": f"Webhook {row.name}",
-        "hook": _with_proof().get(pk=row.pk),
+        "hook": hook,
+        "seen": keeping.digest_of_webhook(hook),
         "form": form,
         "deliveries": found[:_PER_PAGE],
         "before": found[_PER_PAGE - 1].pk if len(found) > _PER_PAGE else 0,
@@ -161,7 +163,7 @@ def renew(request: HttpRequest, number: int) -> HttpResponse:
     try:
         secret = keeping.renew_secret(row, by=person(request))
     except keeping.WebhookError as error:
-        return _refused(request, error)
+        return _refused(request, number, error)
     return _secret(request, row, secret)
 
 
@@ -174,7 +176,7 @@ def test(request: HttpRequest, number: int) -> HttpResponse:
     try:
         made = keeping.send_test(row, by=person(request), now=timezone.now())
     except keeping.WebhookError as error:
-        return _refused(request, error)
+        return _refused(request, number, error)
     _tell_of(request, made, f"Delivery {made.pk} was queued: the log below shows its result.")
     return HttpResponseRedirect(reverse("webhook", args=[row.pk]))
 
@@ -186,9 +188,9 @@ def delete(request: HttpRequest, number: int) -> HttpResponse:
     """Delete a webhook."""
     row = get_object_or_404(Webhook, pk=number)
     try:
-        keeping.delete_webhook(row, by=person(request))
+        keeping.delete_webhook(row, by=person(request), expected_digest=request.POST.get("seen", ""))
     except keeping.WebhookError as error:
-        return _refused(request, error)
+        return _refused(request, number, error)
     messages.success(request, f"Webhook {row.name} was removed.")
     return HttpResponseRedirect(reverse("webhooks"))
 
@@ -202,15 +204,16 @@ def again(request: HttpRequest, number: int) -> HttpResponse:
     try:
         made = keeping.send_again(row, by=person(request), now=timezone.now())
     except keeping.WebhookError as error:
-        return _refused(request, error)
+        return _refused(request, row.webhook_id, error)
     _tell_of(request, made, f"Sent again, as delivery {made.pk}.")
     return HttpResponseRedirect(reverse("webhook", args=[row.webhook_id]))
 
 
-def _refused(request: HttpRequest, error: keeping.WebhookError) -> HttpResponse:
-    """Go to the list, which shows why it can't be done: the webhook itself is gone."""
+def _refused(request: HttpRequest, number: int, error: keeping.WebhookError) -> HttpResponse:
+    """Go to the webhook, or to the list if it is gone, and show why it can't be done."""
     messages.error(request, str(error))
-    return HttpResponseRedirect(reverse("webhooks"))
+    is_there = Webhook.objects.filter(pk=number).exists()
+    return HttpResponseRedirect(reverse("webhook", args=[number]) if is_there else reverse("webhooks"))
 
 
 def _tell_of(request: HttpRequest, made: Delivery, words: str) -> None:

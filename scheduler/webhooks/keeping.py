@@ -98,13 +98,21 @@ def renew_secret(row: Webhook, *, by: By) -> str:
 
 
 @transaction.atomic
-def delete_webhook(row: Webhook, *, by: By) -> None:
+def delete_webhook(row: Webhook, *, by: By, expected_digest: str) -> None:
     """Delete a webhook with its deliveries; waiting ones aren't sent.
 
+    Args:
+        row: the webhook.
+        by: who deletes it.
+        expected_digest: `digest_of_webhook` when that person looked.
+
     Raises:
-        WebhookError: it was removed meanwhile.
+        WebhookError: it was removed, or changed, since that person looked.
     """
     present = _locked(row)
+    if digest_of_webhook(present) != expected_digest:
+        message = f"Somebody changed {row.name} since you opened this page. Look at it again before you remove it."
+        raise WebhookError(message)
     _record(AuditKind.WEBHOOK_DELETE, present, by, (digest_of_webhook(present), ""))
     present.delete()
 

@@ -115,7 +115,7 @@ def test_what_is_no_webhook_is_refused_and_says_why(root: Client, fields: dict[s
 def test_what_was_changed_of_it_is_said_and_what_is_secret_by_digest_alone(root: Client) -> None:
     row, _ = made(root)
     root.post(page(row), FORM | {"name": "chat", "url": f"{URL}-too"} | seen_on(root, row))
-    root.post(page(row, "delete/"))
+    root.post(page(row, "delete/"), seen_on(root, row))
     events = {event.kind: event for event in AuditEvent.objects.filter(kind__startswith="webhook.")}
     make, change, delete = (events[f"webhook.{kind}"] for kind in ("make", "change", "delete"))
     said = said_by(change)
@@ -123,6 +123,19 @@ def test_what_was_changed_of_it_is_said_and_what_is_secret_by_digest_alone(root:
     assert make.before == delete.after == ""
     assert make.after == change.before != change.after == delete.before
     assert b"very-secret" not in bytes(change.body)
+
+
+def test_an_older_page_removes_no_webhook_that_a_colleague_has_changed(root: Client) -> None:
+    row, _ = made(root)
+    page_of_before = get(root, page(row))
+    seen = seen_on(root, row)
+    assert f'name="seen" value="{seen["seen"]}"' in page_of_before.content.decode().partition("Remove…")[2]
+    root.post(page(row), FORM | {"name": "chat"} | seen)
+    for shown in (seen, {}):
+        answer = root.post(page(row, "delete/"), shown, follow=True)
+        assert answer.redirect_chain == [(page(row), 302)]
+        assert "Somebody changed chat since you opened this page" in text_of(answer)
+    assert Webhook.objects.count() == 1
 
 
 def test_a_name_is_taken_once(root: Client) -> None:
@@ -161,7 +174,7 @@ def test_each_act_is_written_down_by_its_host_alone(root: Client) -> None:
     root.post(page(row, "secret/"))
     root.post(f"/admin/scheduler/deliveries/{sent.pk}/again/")
     root.post(page(row), FORM | {"url": ""} | seen_on(root, row))
-    root.post(page(row, "delete/"))
+    root.post(page(row, "delete/"), seen_on(root, row))
     kinds = AuditEvent.objects.filter(thing_kind="Webhook", thing_name="ci", by="root").order_by("pk")
     assert [event.kind.partition(".")[2] for event in kinds] == ["make", "test", "secret", "again", "change", "delete"]
     assert not Webhook.objects.exists()

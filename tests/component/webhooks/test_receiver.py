@@ -24,6 +24,7 @@ from scheduler.webhooks.keeping import (
     WebhookError,
     change_webhook,
     delete_webhook,
+    digest_of_webhook,
     make_webhook,
     renew_secret,
     send_again,
@@ -323,9 +324,13 @@ def test_a_new_secret_keeps_what_a_colleague_changed_meanwhile() -> None:
     assert not Webhook.objects.get().is_active
 
 
+def remove(row: Webhook, *, by: str) -> None:
+    delete_webhook(row, by=by, expected_digest=digest_of_webhook(row))
+
+
 def test_a_new_secret_does_not_bring_back_a_webhook_that_a_colleague_removed_meanwhile() -> None:
     read = hook("http://127.0.0.1:9/in")
-    delete_webhook(Webhook.objects.get(), by="ann")
+    remove(Webhook.objects.get(), by="ann")
     with pytest.raises(WebhookError, match="Webhook ci was removed meanwhile"):
         renew_secret(read, by="root")
     assert not Webhook.objects.exists()
@@ -334,15 +339,24 @@ def test_a_new_secret_does_not_bring_back_a_webhook_that_a_colleague_removed_mea
 def test_what_is_sent_by_hand_or_removed_says_that_a_colleague_removed_the_webhook_meanwhile() -> None:
     read, now = hook("http://127.0.0.1:9/in"), timezone.now()
     delivery = send_test(read, by="root", now=now)
-    delete_webhook(Webhook.objects.get(), by="ann")
+    remove(Webhook.objects.get(), by="ann")
     for act in (
         lambda: send_test(read, by="root", now=now),
         lambda: send_again(delivery, by="root", now=now),
-        lambda: delete_webhook(read, by="root"),
+        lambda: remove(read, by="root"),
     ):
         with pytest.raises(WebhookError, match="Webhook ci was removed meanwhile"):
             act()
     assert AuditEvent.objects.filter(kind="webhook.delete").count() == 1
+
+
+def test_what_a_colleague_has_pointed_elsewhere_is_not_removed_by_who_has_not_seen_it() -> None:
+    read = hook("http://127.0.0.1:9/in")
+    change_webhook(Webhook.objects.get(), Wanted("ci", "http://127.0.0.1:9/new", ()), by="ann", expected_digest="")
+    with pytest.raises(WebhookError, match="Somebody changed ci since you opened this page"):
+        remove(read, by="root")
+    remove(Webhook.objects.get(), by="root")
+    assert not Webhook.objects.exists()
 
 
 def test_under_another_key_nothing_is_sent_and_the_log_says_why(
