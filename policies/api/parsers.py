@@ -6,7 +6,7 @@ from typing import IO, Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from rest_framework.exceptions import ParseError
+from rest_framework.exceptions import ParseError, UnsupportedMediaType
 from rest_framework.parsers import JSONParser
 
 
@@ -19,8 +19,12 @@ class StrictJSONParser(JSONParser):
         Raises:
             RequestDataTooBig: it is larger than DATA_UPLOAD_MAX_MEMORY_SIZE, which DRF's own parser reads past.
             ParseError: it can't be read, or is ambiguous; the text says why.
+            UnsupportedMediaType: it is compressed.
         """
-        del media_type, parser_context
+        coding = parser_context["request"].headers.get("Content-Encoding", "") if parser_context else ""
+        if coding.lower() not in {"", "identity"}:
+            message = f"A body with Content-Encoding: {coding[:40]} isn't read: send it without compression."
+            raise UnsupportedMediaType(media_type or "", message)
         body = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
         if len(body) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
             raise RequestDataTooBig

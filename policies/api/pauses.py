@@ -64,10 +64,10 @@ class PauseSerializer(Asked):
         max_length=800, help_text="everything, Assignment/NAME, RuleSet/NAME or RuleSet/NAME/RULE"
     )
     reason = serializers.CharField(max_length=_MOST_TEXT)
+    # Blank, as from an unset variable, it would be a Pause without an end.
     until = serializers.CharField(
         max_length=64,
         required=False,
-        allow_blank=True,
         default="",
         help_text="the end in RFC 3339; default: until it is resumed",
     )

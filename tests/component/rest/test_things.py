@@ -293,6 +293,19 @@ def test_a_faulty_pause_is_refused_with_the_member_of_its_body(
     assert found["detail"] == f"{path}: {fault['message']}"
 
 
+def test_an_end_that_is_empty_as_from_an_unset_variable_makes_no_pause_without_an_end(operator: Client) -> None:
+    wanted = {"target": "everything", "reason": "INC-1", "until": ""}
+    assert told(ask(operator, "post", "/pauses", wanted), 400)["detail"] == "until: This field may not be blank."
+    assert told(ask(operator, "get", "/pauses"))["results"] == []
+
+
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("identity", 201)])
+def test_a_compressed_body_is_refused_and_not_read_as_json(operator: Client, coding: str, status: int) -> None:
+    wanted = {"target": "everything", "reason": "INC-1"}
+    answer = ask(operator, "post", "/pauses", wanted, **{"Content-Encoding": coding})
+    assert told(answer, status).get("detail", "").startswith("A body with Content-Encoding: gzip" * (status == 415))
+
+
 def test_an_exemption_that_has_ended_already_is_refused_at_its_end(operator: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
     document = exemption_document("for-now", "RuleSet/web/team", until="2020-01-01T00:00:00Z")
