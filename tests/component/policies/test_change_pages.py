@@ -392,11 +392,17 @@ def test_a_role_that_may_run_the_gate_and_not_comment_runs_it_and_keeps_its_text
     assert publishing.gate_of(change).run is not None
 
 
-def test_a_page_of_many_edits_says_how_many_they_are() -> None:
+def test_a_page_of_many_edits_says_how_many_they_are_and_leads_to_each() -> None:
     _, client = account("operator")
     few, many = (opened(*(make_rule_set(f"{n}-of-{size}", **A) for n in range(size))) for size in (10, 11))
-    assert "10 objects." not in text_of(get(client, page_of(few)))
-    assert "11 objects." in text_of(get(client, page_of(many)))
+    assert "10 objects" not in text_of(get(client, page_of(few)))
+    page = get(client, page_of(many))
+    assert "11 objects" in text_of(page)
+    for number in range(1, 12):
+        found = page.content.decode().split(f'href="#object-{number}">')
+        assert len(found) == 2, number
+        heading = found[1].partition(f'id="object-{number}">')[2].partition("</h3>")[0]
+        assert f">{found[1].partition('<')[0]}</a>" in heading
 
 
 def test_the_top_of_a_change_says_what_the_reader_can_do_and_leads_to_the_buttons() -> None:
