@@ -40,7 +40,8 @@ _FENCE = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Name every decision on the design in the navigation."""
-    records = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / "adr").glob("*.md"))
+    records = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / "adr").glob("0*.md"))
+    records.insert(0, "adr/README.md")
     config.nav.append({"Decisions on the design": records})
     return config
 

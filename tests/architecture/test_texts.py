@@ -79,6 +79,18 @@ def test_a_page_that_lists_its_sections_lists_all_of_them_in_their_order() -> No
     assert {name: both for name, both in lists.items() if both[0] != both[1]} == {}
 
 
+def test_the_index_of_design_decisions_lists_each_by_its_title() -> None:
+    folder = ROOT / "docs" / "adr"
+    titles = {
+        (path.name, *path.read_text().partition("\n")[0].removeprefix("# ").split(". ", 1))
+        for path in folder.glob("0*.md")
+    }
+    listed = re.findall(r"^- (\d+)\. \[(.+)\]\((.+)\)$", (folder / "README.md").read_text(), re.MULTILINE)
+
+    assert len(listed) == len(titles)
+    assert {(name, number, title) for number, title, name in listed} == titles
+
+
 def test_each_test_that_holds_a_fault_stands_in_the_file_that_is_linked() -> None:
     record = ROOT / "docs" / "adr" / "0104-faults-keep-their-tests.md"
     held = re.findall(r"\]\((\S+\.py)\): ((?:`test_\w+`(?:, )?)+)", record.read_text())
