@@ -10,6 +10,7 @@ from django.db import DatabaseError
 from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.engine.ruleset import decode_revision, encode
+from scheduler.metrics import PUBLISH_TO_SERVED
 from scheduler.serving import revisions
 from scheduler.serving.revisions import RevisionHolder
 from tests.builders import make_assignment, make_rule_set
@@ -53,6 +54,21 @@ def test_each_new_revision_is_taken_up_once(tmp_path: Path) -> None:
     assert seen == [first, second]
     assert holder.taken_up_at is not None
     assert set(holder.current.rule_sets) == {"one", "two"}  # type: ignore[union-attr]
+
+
+def test_only_a_revision_published_while_the_process_runs_says_how_long_a_publish_took(tmp_path: Path) -> None:
+    def publishes() -> float:
+        (metric,) = PUBLISH_TO_SERVED.collect()
+        return next(sample.value for sample in metric.samples if sample.name.endswith("_count"))
+
+    before = publishes()
+    publish("one")
+    holder = make_holder(tmp_path)
+    holder.poll()
+    assert publishes() == before
+    publish("two")
+    holder.poll()
+    assert publishes() == before + 1
 
 
 def test_a_database_that_is_away_leaves_the_revision_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,21 @@ def test_backoff_doubles_from_one_to_ten_seconds() -> None:
     assert [backoff_seconds(attempts) for attempts in (1, 2, 3, 4, 5, 500)] == [1, 2, 4, 8, 10, 10]
 
 
+def test_a_pod_that_somebody_changed_begins_with_the_shortest_backoff_anew() -> None:
+    queue = Queue()
+    queue.put(pod_of("a"), 0.0)
+    for at in (0.0, 100.0, 200.0):
+        queue.requeue(REVISION, at)
+        assert taken(queue, at + 50.0) == ["a"]
+        queue.refuse("a", at + 50.0, requeued_by={POD_GONE})
+    queue.put(pod_of("a", labels={"team": "web"}), 300.0)
+    assert taken(queue, 300.0) == ["a"]
+    queue.refuse("a", 300.0, requeued_by={POD_GONE})
+    queue.requeue(POD_GONE, 300.0)
+
+    assert taken(queue, 300.0 + FIRST_BACKOFF_SECONDS) == ["a"]
+
+
 def test_a_pod_whose_binding_failed_is_tried_again_whatever_happens() -> None:
     queue = Queue()
     queue.put(pod_of("a"), 0.0)

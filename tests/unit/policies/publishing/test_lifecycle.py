@@ -113,6 +113,12 @@ def test_what_was_published_in_an_emergency_waits_for_somebody_elses_approval() 
     assert refusal("approve", ROLES["approver"], standing("published"))
 
 
+def test_who_approves_and_then_publishes_in_an_emergency_is_not_the_second_pair_of_eyes() -> None:
+    facts = standing("published", urgent_by="approver", approved_by=frozenset({"approver"}))
+    assert facts.approvals == 0
+    assert facts.waits_for_approval_afterwards
+
+
 @pytest.mark.parametrize("state", ["draft", "in_review", "approved"])
 def test_who_opens_again_what_is_open_is_led_to_no_other_act(state: str) -> None:
     assert refusal("reopen", ROLES["operator"], standing(state)).endswith(", and so open already.")
