@@ -270,6 +270,8 @@ def _unknown_function(name: str, scope: Scope) -> str:
     counts = COUNTS if scope is NODES else ()
     if name in counts:
         return f"undeclared reference to '{name}'; it is called on a value, as in node.{name}(…)"
+    if name in _CALLS:
+        return f"undeclared reference to '{name}'; it takes other arguments, or another value before its dot"
     near = get_close_matches(name, [*_CALLS, *counts], n=1, cutoff=_ALIKE)
     return f"undeclared reference to '{name}'; " + (
         f"did you mean {near[0]}()?" if near else "no function has this name"

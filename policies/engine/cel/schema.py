@@ -24,9 +24,18 @@ _ROOTS = {
 }
 _EXTRA = {**OWN_TYPES, **running.FIELDS}
 # With their words in messages.
-_SCALARS = {"string": "a string", "int": "a number", "bool": "a bool"}
-_IN_QUOTES = "write the number in quotes, or read the string by int(…) or quantity(…)"
-_WITHOUT_QUOTES = "write true and false without quotes"
+_SCALARS = {"string": "a string", "int": "a number", "bool": "a boolean"}
+# The types of a field and of the constant beside it -> what to write.
+_REMEDIES = {
+    ("string", "int"): "write the number in quotes, or read the string by int(…) or quantity(…)",
+    ("string", "bool"): "write 'true' or 'false' in quotes",
+    ("int", "string"): "write the number without quotes",
+    ("bool", "string"): "write true and false without quotes",
+}
+_NUMBERS_IN_ORDER = "read the string by int(…) or quantity(…)"
+_ONE_TYPE = "compare values of one type"
+# Comparisons -> what they give for values of different types.
+_OF_UNLIKE = {"_==_": "always false", "_!=_": "always true"} | dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), "an error")
 _OPTIONAL_STEPS = frozenset({"_[?_]", "_?._"})
 # Calls that take an optional value, the steps of paths among them. What `? :` gives is one where a branch is.
 _TAKING_OPTIONALS = _OPTIONAL_STEPS | {
@@ -36,12 +45,13 @@ _TAKING_OPTIONALS = _OPTIONAL_STEPS | {
     "value",
     "hasValue",
     "optional.of",
+    "optional.ofNonZeroValue",
     "dyn",
     "type",
     "_?_:_",
 }
 _EQUALITIES = frozenset({"_==_", "_!=_"})
-_COMPARISONS = _EQUALITIES | {"_<_", "_<=_", "_>_", "_>=_"}
+_INDEXES = frozenset({"_[_]", "_[?_]"})
 # CEL's types -> these types. All its numbers can be compared with each other.
 _OF_PRIMITIVES = {
     checked_pb2.Type.STRING: "string",
@@ -85,9 +95,9 @@ class _Checker:
 
     def _call(self, expr: syntax_pb2.Expr) -> str | None:
         call = expr.call_expr
-        self._refuse_optionals(expr)
         types = [self.type_of(child) for child in children(expr)]
-        if call.function in _COMPARISONS:
+        self._refuse_optionals(expr, types)
+        if call.function in _OF_UNLIKE:
             self._refuse_unlike(expr, types)
         if call.function in {"_[_]", "_[?_]", "_?._"}:
             field = constant_string(call.args[1])
@@ -97,23 +107,49 @@ class _Checker:
             return operand.partition(":")[2] or None if operand else None
         return types[0] if call.function in _UNWRAPPING and types else None
 
-    def _refuse_optionals(self, expr: syntax_pb2.Expr) -> None:
+    def _refuse_optionals(self, expr: syntax_pb2.Expr, types: list[str | None]) -> None:
         """Refuse an optional as an operand: to CEL an element of a dynamic map is dynamic, and 'x' never equals an optional 'x'."""
-        operands = list(children(expr))
+        call, operands = expr.call_expr, list(children(expr))
         optional = [each for each in operands if _is_optional(each)]
-        both = expr.call_expr.function in _EQUALITIES and all(map(self._may_be_optional, operands))
-        if optional and not both and expr.call_expr.function not in _TAKING_OPTIONALS:
+        if call.function in _EQUALITIES:
+            beside = zip(operands, types, strict=True)
+            is_taken = not any(self._is_plain(each, given) for each, given in beside)
+        elif call.function in _INDEXES:
+            optional = [each for each in call.args[1:] if _is_optional(each)]
+            is_taken = False
+        else:
+            is_taken = call.function in _TAKING_OPTIONALS or (
+                call.function == "@in" and any(map(self._may_be_optional, call.args[1].list_expr.elements))
+            )
+        if optional and not is_taken:
             raise fault_at(self._checked, optional[0], MISSING)
+
+    def _is_plain(self, expr: syntax_pb2.Expr, given: str | None) -> bool:
+        """Return whether this is surely no optional: a constant, or a path without optional steps."""
+        if _is_optional(expr):
+            return False
+        is_scalar = self._checked.type_map[expr.id].WhichOneof("type_kind") == "primitive"
+        return is_scalar or given is not None or self._root_of(expr) not in {"", *self._bound}
+
+    def _root_of(self, expr: syntax_pb2.Expr) -> str:
+        """Return the variable that a path begins with; empty where it isn't a path."""
+        kind = expr.WhichOneof("expr_kind")
+        if kind == "select_expr":
+            return self._root_of(expr.select_expr.operand)
+        if kind == "call_expr" and expr.call_expr.function == "_[_]":
+            return self._root_of(expr.call_expr.args[0])
+        return expr.ident_expr.name
 
     def _refuse_unlike(self, expr: syntax_pb2.Expr, types: list[str | None]) -> None:
         """Refuse to compare a text with a number, or either with true and false: they are never equal, and have no order."""
         call = expr.call_expr
         one, other = (self._scalar_of(each, given) for each, given in zip(call.args, types, strict=True))
         if one and other and one != other:
-            result = (
-                "an error" if call.function not in _EQUALITIES else "always " + str(call.function == "_!=_").lower()
-            )
-            remedy = _WITHOUT_QUOTES if "bool" in {one, other} else _IN_QUOTES
+            result = _OF_UNLIKE[call.function]
+            first_is_constant = call.args[0].WhichOneof("expr_kind") == "const_expr"
+            remedy = _REMEDIES.get((other, one) if first_is_constant else (one, other), _ONE_TYPE)
+            if call.function not in _EQUALITIES and {one, other} == {"string", "int"} and "in quotes" in remedy:
+                remedy = _NUMBERS_IN_ORDER
             message = f"compares {_SCALARS[one]} with {_SCALARS[other]}, which is {result}; {remedy}"
             raise fault_at(self._checked, expr, message)
 
@@ -153,10 +189,12 @@ class _Checker:
 
 
 def _is_optional(expr: syntax_pb2.Expr) -> bool:
-    """Return whether a path has an optional step: its value is an optional then, whatever follows."""
+    """Return whether a path has an optional step: its value is an optional then, whatever follows. So of both sides of `? :`."""
     if expr.WhichOneof("expr_kind") == "select_expr":
         return not expr.select_expr.test_only and _is_optional(expr.select_expr.operand)
     call = expr.call_expr
+    if call.function == "_?_:_":
+        return all(map(_is_optional, call.args[1:]))
     return call.function in _OPTIONAL_STEPS or (call.function == "_[_]" and _is_optional(call.args[0]))
 
 

@@ -580,6 +580,11 @@ class TestRefusal:
             ("node.countt({'a': 'b'}) > 1", "'countt'; did you mean count()?"),
             ("quantty('1') == 1", "'quantty'; did you mean quantity()?"),
             ("nothing(1)", "'nothing'; no function has this name"),
+            (
+                "contains(pod.metadata.name, 'x')",
+                "'contains'; it takes other arguments, or another value before its dot",
+            ),
+            ("pod.metadata.labels.exists('x')", "'exists'; it takes other arguments, or another value before its dot"),
             ("pot.metadata.name == '('", "'pot'; did you mean pod?"),
         ],
     )

@@ -75,14 +75,27 @@ def test_an_unknown_field_is_refused_with_the_nearest_known_one(source: str, mes
             "node.metadata.labels.generation == 3",
             "a string with a number, which is always false; write the number in quotes, or read the string by int(…)",
         ),
-        ("3 != pod.metadata.labels.a", "a number with a string, which is always true; write the number in quotes"),
-        ("requests.cpu > '500m'", "a number with a string, which is an error; write the number in quotes"),
-        ("node.status.allocatable.cpu > 5", "a string with a number, which is an error"),
+        (
+            "3 != pod.metadata.labels.a",
+            "a number with a string, which is always true; write the number in quotes, or read",
+        ),
+        (
+            "node.metadata.labels.a > 3",
+            "a string with a number, which is an error; read the string by int(…) or quantity(…)",
+        ),
+        ("requests.cpu > '500m'", "a number with a string, which is an error; write the number without quotes"),
+        ("node.status.allocatable.cpu > 5", "a string with a number, which is an error; read the string by int(…)"),
         ("pod.spec.containers.exists(c, c.name == 3)", "a string with a number, which is always false"),
         (
-            "node.spec.unschedulable == 'true'",
-            "a bool with a string, which is always false; write true and false without quotes",
+            "node.metadata.labels.spare == true",
+            "a string with a boolean, which is always false; write 'true' or 'false' in quotes",
         ),
+        (
+            "node.spec.unschedulable == 'true'",
+            "a boolean with a string, which is always false; write true and false without quotes",
+        ),
+        ("node.spec.unschedulable == 1", "a boolean with a number, which is always false; compare values of one type"),
+        ("pod.metadata.name == usage.free.cpu", "a string with a number, which is always false; write the number"),
     ],
 )
 def test_values_of_types_that_are_never_equal_are_not_compared(source: str, said: str) -> None:
@@ -158,6 +171,10 @@ def test_a_field_of_the_right_type_or_of_any_is_a_result(source: str, result: Re
         ("node.metadata.labels[?'team'].startsWith('web')", 21),
         ("pod.spec.containers.exists(c, c.resources.requests[?'cpu'] == '1')", 51),
         ("node.spec[?'unschedulable']", 1),
+        ("node.metadata.labels[?'team'] == params.team", 21),
+        ("node.metadata.labels[?'team'] == pod.metadata.labels['team']", 21),
+        ("pod.metadata.labels[pod.metadata.labels[?'key']] == 'web'", 40),
+        ("(pod.spec.hostNetwork ? node.metadata.labels[?'a'] : node.metadata.labels[?'b']) == 'x'", 23),
     ],
 )
 def test_an_optional_element_is_no_value(source: str, column: int) -> None:
@@ -178,6 +195,10 @@ def test_an_optional_element_is_no_value(source: str, column: int) -> None:
         "(pod.spec.hostNetwork ? node.metadata.labels[?'a'] : node.metadata.labels[?'b']).orValue('') == 'x'",
         "pod.spec[?'tolerations'][0].key.hasValue()",
         "has(pod.spec[?'securityContext'].runAsUser)",
+        "node.metadata.labels[?'a'] == (has(pod.spec.hostNetwork) ? node.metadata.labels[?'b'] : optional.none())",
+        "node.metadata.labels[?'a'] in [optional.of('x'), optional.none()]",
+        "[node.metadata.labels[?'a']].exists(o, o == pod.metadata.labels[?'a'])",
+        "optional.ofNonZeroValue(node.metadata.labels[?'a']).hasValue()",
     ],
 )
 def test_an_optional_may_be_compared_with_another_or_be_given_a_value(source: str) -> None:
