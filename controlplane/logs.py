@@ -57,7 +57,7 @@ def _is_refusal(record: logging.LogRecord) -> bool:
 
 
 def _is_unready(record: logging.LogRecord) -> bool:
-    """Return whether a request couldn't be answered for now: by 503, as an extender answers kube-scheduler then, or without some metrics."""
+    """Return whether a request couldn't be answered for now: with 503, or with metrics that lack those of the database."""
     return getattr(record, "status_code", 0) == HTTPStatus.SERVICE_UNAVAILABLE or (
         getattr(record, "outcome", "") == "not_ready"
     )

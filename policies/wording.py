@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-# First characters with which spreadsheets read a cell as a formula; some also read the wide forms of East Asian keyboards so.
+# First characters that make a spreadsheet read a cell as a formula, also in their full-width forms (U+FF1D and others).
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 

@@ -53,6 +53,8 @@ _WITHOUT_SCRIPTS = SafeString(
 )
 # Rows on a page of the order; rows of other pages keep their places.
 _ON_A_PAGE = 200
+# Characters of what was typed that a refusal repeats, and digits of a place.
+_MOST_NAME, _MOST_DIGITS = 253, 7
 
 
 class AssignmentChangeList(EditedChangeList):
@@ -139,15 +141,20 @@ def _moved(names: list[str], move: str) -> list[str]:
     return names
 
 
-def _move_far(names: list[str], name: str, typed: str) -> list[str]:
-    """Move one of the names to a typed place, from 1 up; return why not, in one line, if there is no such name or place."""
+def _fault_of_place(names: list[str], name: str, place: str) -> str:
+    """Return why a name can't be moved to a typed place, counted from 1; empty where it can."""
+    if not name and not place:
+        return "Type the name of an Assignment, and its new place."
     if name not in names:
-        return [f"There is no live Assignment “{name}”."]
-    if not typed.isdecimal() or not 1 <= int(typed) <= len(names):
-        return [f"There is no place “{typed}”: places are 1 to {len(names):,}."]
-    names.remove(name)
-    names.insert(int(typed) - 1, name)
-    return []
+        return f"There is no live Assignment “{name[:_MOST_NAME]}”."
+    if not place.isdecimal() or len(place) > _MOST_DIGITS or not 1 <= int(place) <= len(names):
+        return f"There is no place “{place[:_MOST_NAME]}”: places are 1 to {len(names):,}."
+    return ""
+
+
+def _moved_to(names: list[str], name: str, place: int) -> list[str]:
+    others = [each for each in names if each != name]
+    return [*others[: place - 1], name, *others[place - 1 :]]
 
 
 @admin.register(Assignment)
@@ -198,10 +205,10 @@ class AssignmentAdmin(RowAdmin):
         if request.method == "POST" and request.POST.get("digest") != digest:
             faults = [_ANOTHER_ORDER]
         names = _carried(request.POST.get("names", "").split(), list(live))
-        far = [request.POST.get(each, "").strip() for each in ("far_name", "far_place")]
-        # Enter in their fields presses "save": what is typed there is moved first, and looked at.
-        goes_far = any(far) and ("save" in request.POST or request.POST.get("move") == "far")
-        if "save" in request.POST and not goes_far:
+        typed = [request.POST.get(each, "").strip() for each in ("move_name", "move_place")]
+        # Enter presses a form's first button: it moves what is typed in the fields for a place, else it saves.
+        moves_to = request.POST.get("move") == "to" or ("enter" in request.POST and any(typed))
+        if {"save", "enter"} & request.POST.keys() and not moves_to:
             try:
                 made = publishing.reorder(
                     names=names,
@@ -216,10 +223,12 @@ class AssignmentAdmin(RowAdmin):
             else:
                 messages.success(request, f"The order is in {made}. It isn't live until that Change is published.")
                 return HttpResponseRedirect(change_url(made.pk))
-        names = _moved(names, request.POST.get("move", ""))
-        refused = _move_far(names, *far) if goes_far else []
-        page = self._order_page(request, live, names, [*faults, *refused], far[0] if goes_far else "")
-        page |= {"digest": digest, "far": far if refused or not goes_far else ["", ""]}
+        names, shows = _moved(names, request.POST.get("move", "")), ""
+        if moves_to and (fault := _fault_of_place(names, *typed)):
+            faults = [*faults, fault]
+        elif moves_to:
+            names, shows, typed = _moved_to(names, typed[0], int(typed[1])), typed[0], ["", ""]
+        page = self._order_page(request, live, names, faults, shows) | {"digest": digest, "typed": typed}
         return TemplateResponse(request, "policies/assignment_order.html", page)
 
     def _order_page(

@@ -51,7 +51,8 @@ def _banner(request: HttpRequest) -> list[publishing.Suspended]:
     user = getattr(request, "user", None)
     if user is None or not user.has_perm(_SEE):
         return []
-    return _live(engine.Pause)
+    # A long list is folded: what is in force stays in sight.
+    return sorted(_live(engine.Pause), key=lambda each: each.has_ended)
 
 
 class _WhyForm(forms.Form):

@@ -34,7 +34,7 @@ MAY_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="Optional: the ETag of the state that you looked at. If the state has changed since, the answer is 412. If this is no ETag, it is 428.",
+    description="Optional: the ETag of the state that you looked at; of the live Revision, a Pause or an Exemption their `digest`, in double quotes. If the state has changed since, the answer is 412. If this is no ETag, it is 428.",
 )
 # For a PUT that creates an object. Other values add nothing to If-Match.
 IF_NONE_MATCH = OpenApiParameter(
@@ -66,16 +66,16 @@ def expected_of(request: Request, digest: str) -> str:
 
 
 def tags_of(request: Request) -> list[str]:
-    """Return the digests that If-Match names. `*` and an empty tag don't name a state.
+    """Return the digests that If-Match names. `*` doesn't name a state.
 
     Raises:
-        UnlookedError: it holds no tag, such as a digest without quotes: whoever sends that wants it compared.
+        UnlookedError: it names no digest, as without quotes or from an unset variable: whoever sends that wants it compared.
     """
     sent = request.headers.get("If-Match", "").strip()
-    tags = _TAG.findall(sent)
+    tags = [str(found) for found in _TAG.findall(sent) if found]
     if not tags and sent not in {"", "*"}:
         raise UnlookedError
-    return [str(found) for found in tags if found]
+    return tags
 
 
 def digest_of(tag: str) -> str:

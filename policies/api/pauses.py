@@ -141,8 +141,8 @@ class PauseView(Door):
         if known is None:
             message = f"{target} isn't paused"
             raise NotFound(message)
-        reason, ends = reason_of(request), _seen(request, known)
-        return Response(made_of(publishing.resume(target=target, by=by_of(request), reason=reason, ends=ends)))
+        reason, seen = reason_of(request), _seen(request, known)
+        return Response(made_of(publishing.resume(target=target, by=by_of(request), reason=reason, looked_at=seen)))
 
 
 class ExemptionsView(SuspensionsView):
@@ -160,14 +160,14 @@ class ExemptionsView(SuspensionsView):
     def post(self, request: Request) -> Response:
         """Exempt some Pods from a rule, by a whole document. With If-Match, it replaces the Exemption of this name."""
         value = read_whole(request.data, Kind.EXEMPTION)
-        there, looked = publishing.digest_of_exemption(value.name), bool(tags_of(request))
-        replaces = expected_of(request, there) if looked else ""
+        live = publishing.current_revision()
+        replaces = _seen(request, next((each for each in live.exemptions if each.name == value.name), None))
         try:
             made = publishing.exempt(
                 name=value.name, spec=document_of(value)["spec"], by=by_of(request), replaces=replaces
             )
         except OvertakenError as error:
-            if looked:
+            if replaces:
                 raise
             raise UnlookedError from error
         except PastError as error:
@@ -188,8 +188,9 @@ class ExemptionView(Door):
         if known is None:
             message = f"there is no Exemption {name}"
             raise NotFound(message)
-        reason, ends = reason_of(request), _seen(request, known)
-        return Response(made_of(publishing.end_exemption(name=name, by=by_of(request), reason=reason, ends=ends)))
+        reason, seen = reason_of(request), _seen(request, known)
+        made = publishing.end_exemption(name=name, by=by_of(request), reason=reason, looked_at=seen)
+        return Response(made_of(made))
 
 
 def _seen(request: Request, known: engine.Pause | engine.Exemption | None) -> str:

@@ -28,7 +28,7 @@ _ALWAYS = {
     "429": "Too many requests a minute; Retry-After says when to try again.",
     "503": "A service that the request needs is unavailable, or the database took too long.",
 }
-_WITH_A_BODY = {"413": "The body is too large.", "415": "The body isn't JSON."}
+_WITH_A_BODY = {"413": "The body is too large.", "415": "The body isn't JSON, or is compressed."}
 _OF_WRITES = {
     "409": "The present state doesn't allow the request; `detail` says why, and what to do.",
     "422": "A document has faults; `faults` says where.",

@@ -125,7 +125,7 @@ class ClusterPriorityClass(models.Model):
     """A PriorityClass in the API server at the last look, and the state of the live one of this name.
 
     `version` is the live version to which `state` refers; 0 for a class that isn't live. `overwrite` requests that a
-    drifted class is reverted.
+    drifted or refused class is replaced by the live one, as long as the cluster's class is the one that was looked at.
     """
 
     class State(models.TextChoices):

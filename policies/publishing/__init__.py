@@ -108,7 +108,6 @@ from policies.publishing.parts import (
 )
 from policies.publishing.pauses import (
     Suspended,
-    digest_of_exemption,
     end_exemption,
     ending_soon,
     exempt,
@@ -279,7 +278,6 @@ __all__ = [
     "current_revision",
     "describe_change",
     "differing",
-    "digest_of_exemption",
     "digest_of_order",
     "digest_of_putting_back",
     "digest_of_shown",

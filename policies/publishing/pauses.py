@@ -111,13 +111,17 @@ def pause_of(target: str, live: engine.Revision) -> engine.Pause | None:
     return next((each for each in live.pauses if each.target == target), None)
 
 
-def resume(*, target: str, by: By, reason: str, expected_digest: str = "", ends: str = "") -> Change:
-    """End a Pause, so that its target is in force again; args, result and errors as for `pause`, `ends` as `replaces`."""
+def resume(*, target: str, by: By, reason: str, expected_digest: str = "", looked_at: str = "") -> Change:
+    """End all Pauses of a target, so that it is in force again; args, result and errors as for `pause`.
+
+    `looked_at` is the digest of the Pause that was looked at, or of one of them; if it is empty, nothing is compared.
+    """
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
-        known = pause_of(target, live)
-        check_shown(ends, *([known] if known else []))
+        known = [each for each in live.pauses if each.target == target]
+        if looked_at not in map(digest_of_shown, known):
+            check_shown(looked_at, *known[:1])
         edits = _pauses_of(target, live)
         if not edits:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
@@ -137,7 +141,7 @@ def exempt(
         spec: the spec of its document.
         by: who does it.
         expected_digest: as in `pause`.
-        replaces: `digest_of_exemption` of that name when that person looked; None to replace whichever exists.
+        replaces: `digest_of_shown` of the Exemption that was looked at; None to replace whichever exists.
 
     Raises:
         OvertakenError: an Exemption of this name is live that this person hasn't seen.
@@ -173,24 +177,18 @@ def exemption_faults(name: str, spec: Mapping[str, Any]) -> list[Fault]:
     return faults
 
 
-def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "", ends: str = "") -> Change:
-    """Put a rule back in force for exempted Pods; `ends` as in `resume`, errors as for `pause`."""
+def end_exemption(*, name: str, by: By, reason: str, expected_digest: str = "", looked_at: str = "") -> Change:
+    """Put a rule back in force for exempted Pods; `looked_at` as in `resume`, errors as for `pause`."""
     with transaction.atomic():
         live = lock_revisions()
         check_shown(expected_digest, live.number)
         found = _exemption(live, name)
-        check_shown(ends, *([found] if found else []))
+        check_shown(looked_at, *([found] if found else []))
         if found is None:
             raise PublishingError([f"There is no Exemption {name}."])
         change = _make(f"End Exemption {name}", [Edit(Kind.EXEMPTION, name, None)], by, reason)
         _record(audit.Kind.EXEMPTION_END, change, found.target, by, reason, name=name)
         return change
-
-
-def digest_of_exemption(name: str) -> str:
-    """Return the digest of the live Exemption of a name; empty where there is none."""
-    found = _exemption(current_revision(), name)
-    return digest_of_shown(found) if found else ""
 
 
 def _exemption(live: engine.Revision, name: str) -> engine.Exemption | None:

@@ -115,7 +115,7 @@ def digest_of_putting_back(name: str) -> str:
 def faults_of_putting_back(found: ClusterPriorityClass) -> list[str]:
     """Return why there is nothing to put back, as after a colleague did it; none if there is something."""
     if found.overwrite:
-        return [f"Nothing to do: somebody asked for {found.name} to be put back already; the next look does it."]
+        return [f"Nothing to do: somebody has already asked for {found.name} to be put back, which takes some seconds."]
     if found.state in PUT_BACK_STATES:
         return []
     return [f"Nothing to do: {found.name} isn't drifted or refused in the cluster."]

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, connection
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 
-logger = logging.getLogger("berth.process")
+_logger = logging.getLogger("berth.process")
 
 _BEAT_SECONDS = 10.0
 
@@ -33,8 +33,8 @@ def beating(rows: QuerySet[Any]) -> Iterator[None]:
         while not is_over.wait(_BEAT_SECONDS):
             try:
                 rows.update(heartbeat_at=Now())
-            except DatabaseError as error:
-                logger.warning("no sign of life can be written: %s", error)
+            except (DatabaseError, InterfaceError) as error:
+                _logger.warning("no sign of life of a %s can be written: %s", rows.model.__name__, error)
             finally:
                 connection.close()
 

@@ -166,7 +166,7 @@ class Server:
 
     def _answer(self, method: str, url: str, **asked: Any) -> Any:
         httpx = _httpx()
-        never_sent = (httpx.ConnectError, httpx.ConnectTimeout)
+        never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
         try:
             answer = self._client.request(method, url, **asked)
         except httpx.TimeoutException as error:
@@ -212,6 +212,8 @@ class Server:
             remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
             lines = sentences_of(problem, status) if isinstance(problem, dict) and problem else []
             said = [line[:_MOST_QUOTED] for line in lines[:3]]
+            if answer.request.method != "GET" and status >= _SERVER_FAULT:
+                remedies.append(_MAYBE_DONE)
             return NotReachedError(f"{where}: it isn't Berth, or a proxy in front of Berth answered.", *said, *remedies)
         lines = sentences_of(problem, status)
         if status == _TOO_MANY and (after := answer.headers.get("Retry-After", "")):

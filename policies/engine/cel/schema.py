@@ -138,7 +138,7 @@ class _Checker:
             return self._root_of(expr.select_expr.operand)
         if kind == "call_expr" and expr.call_expr.function == "_[_]":
             return self._root_of(expr.call_expr.args[0])
-        return expr.ident_expr.name
+        return str(expr.ident_expr.name)
 
     def _refuse_unlike(self, expr: syntax_pb2.Expr, types: list[str | None]) -> None:
         """Refuse to compare a text with a number, or either with true and false: they are never equal, and have no order."""

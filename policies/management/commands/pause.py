@@ -19,7 +19,9 @@ class Command(BerthCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Declare the arguments."""
         add_arguments(parser)
-        parser.add_argument("--reason", required=True, help="the reason, stored with the Change and its Revision")
+        parser.add_argument(
+            "--reason", action=NotEmpty, required=True, help="the reason, stored with the Change and its Revision"
+        )
         parser.add_argument(
             "--until",
             action=NotEmpty,

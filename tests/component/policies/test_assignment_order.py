@@ -37,18 +37,18 @@ def test_moving_writes_nothing_and_shows_which_number_changes(operator: Client) 
 
 
 @pytest.mark.parametrize(
-    "button", [{"move": "far"}, {"save": "yes"}], ids=["its button", "Enter, which presses the first"]
+    "button", [{"move": "to"}, {"enter": "yes"}], ids=["its button", "Enter, which presses the first"]
 )
 def test_one_is_moved_to_a_place_of_another_page(operator: Client, button: dict[str, str]) -> None:
     """Up and down, from the last of 2,000 to the third place is 1,997 clicks."""
     publish_all(*(make_assignment(f"more-{number}", order=100 + number) for number in range(400)))
     before = Change.objects.count()
     page = operator.post(
-        PAGE, {**typed(get(operator, PAGE)), "far_name": "more-399", "far_place": "2", "p": "3", **button}
+        PAGE, {**typed(get(operator, PAGE)), "move_name": "more-399", "move_place": "2", "p": "3", **button}
     )
     assert page.context["names"].split()[:3] == ["one", "more-399", "two"]
     assert [row["name"] for row in page.context["rows"]][:2] == ["one", "more-399"]
-    assert page.context["far"] == ["", ""]
+    assert page.context["typed"] == ["", ""]
     assert Change.objects.count() == before
 
 
@@ -60,13 +60,27 @@ def test_one_is_moved_to_a_place_of_another_page(operator: Client, button: dict[
         ("three", "0", "There is no place “0”: places are 1 to 3."),
         ("three", "4", "There is no place “4”: places are 1 to 3."),
         ("three", "first", "There is no place “first”: places are 1 to 3."),
+        ("three", "1" * 5000, f"There is no place “{'1' * 253}”: places are 1 to 3."),
     ],
 )
 def test_what_cannot_be_moved_there_is_said_and_stays_typed(operator: Client, name: str, place: str, says: str) -> None:
-    page = operator.post(PAGE, {**typed(get(operator, PAGE)), "far_name": name, "far_place": place, "save": "yes"})
+    page = operator.post(PAGE, {**typed(get(operator, PAGE)), "move_name": name, "move_place": place, "enter": "yes"})
     assert page.context["faults"] == [says]
     assert page.context["names"] == "one two three"
-    assert page.context["far"] == [name, place]
+    assert page.context["typed"] == [name, place]
+
+
+def test_a_move_without_a_name_and_a_place_says_what_to_type(operator: Client) -> None:
+    page = operator.post(PAGE, {**typed(get(operator, PAGE)), "move_name": "", "move_place": "", "move": "to"})
+    assert page.context["faults"] == ["Type the name of an Assignment, and its new place."]
+
+
+@pytest.mark.parametrize("left", [{"enter": "yes"}, {"save": "yes", "move_name": "three", "move_place": "1"}])
+def test_enter_elsewhere_and_the_button_save_the_order_as_it_is_shown(operator: Client, left: dict[str, str]) -> None:
+    looked = typed(get(operator, PAGE)) | {"names": "two one three"}
+    assert operator.post(PAGE, {**looked, **left}).status_code == 302
+    edits = Change.objects.latest("pk").edits.values_list("name", flat=True)
+    assert "three" not in edits
 
 
 def test_an_order_becomes_a_change(operator: Client) -> None:

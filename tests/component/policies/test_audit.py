@@ -252,7 +252,6 @@ ONLY_READ = {
         "check_seen",
         "current_revision",
         "differing",
-        "digest_of_exemption",
         "digest_of_shown",
         "digest_text",
         "document_text",
@@ -260,6 +259,8 @@ ONLY_READ = {
         "edits_of",
         "ended_with",
         "endings_of",
+        "has_revision",
+        "pause_of",
     ),
     *(
         "ending_soon",

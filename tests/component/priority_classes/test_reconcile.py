@@ -266,7 +266,7 @@ def test_what_two_put_back_is_recorded_once_and_the_second_is_told_so(server: Pr
     make_due()
     look(server)
     publishing.put_back(name="batch", by="ops", reason="not agreed")
-    with pytest.raises(publishing.PublishingError, match="somebody asked for batch to be put back already"):
+    with pytest.raises(publishing.PublishingError, match="somebody has already asked for batch to be put back"):
         publishing.put_back(name="batch", by="ann", reason="not agreed")
     assert AuditEvent.objects.filter(kind="put-back").count() == 1
 

@@ -130,6 +130,14 @@ def test_an_if_match_that_names_nothing_is_none(match: str, operator: Client, ap
     told(ask(operator, "post", f"{path}/publish", {}, match=match), 428)
 
 
+@pytest.mark.parametrize("match", ['""', "digest"], ids=["an unset variable in quotes", "without quotes"])
+def test_acts_that_need_no_if_match_refuse_one_that_names_nothing(match: str, operator: Client) -> None:
+    path, _ = begun(operator, WEB)
+    told(ask(operator, "post", f"{path}/withdraw", {}, match=match), 428)
+    told(ask(operator, "post", "/pauses", {"target": "everything", "reason": "INC-1"}, match=match), 428)
+    assert told(ask(operator, "get", "/pauses"))["results"] == []
+
+
 def test_of_several_tags_any_may_be_what_is_there(operator: Client, approver: Client) -> None:
     """RFC 9110, section 13.1.1."""
     path, tag = begun(operator, WEB)

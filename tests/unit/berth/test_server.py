@@ -36,6 +36,14 @@ def test_an_act_whose_answer_was_lost_may_have_been_done(berth: Berth, stub: Stu
     assert (ran.code, "may have done it" in ran.err) == (3, False)
 
 
+def test_an_act_to_which_a_proxy_answered_may_have_been_done(berth: Berth, stub: Stub) -> None:
+    stub.answer("POST", "/revisions/3/rollback", "<html>Gateway Timeout</html>", 504)
+    stub.answer("GET", "/status", "<html>Gateway Timeout</html>", 504)
+
+    assert "The server may have done it" in berth("rollback", "3", "--reason", "INC-1").err
+    assert "may have done it" not in berth("status").err
+
+
 def test_an_act_that_was_never_sent_was_not_done(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
 

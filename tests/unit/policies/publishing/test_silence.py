@@ -13,6 +13,8 @@ from policies.publishing import silence
 class Rows:
     """Rows whose first sign of life the database doesn't take."""
 
+    model = str
+
     def __init__(self) -> None:
         self.written: list[Any] = []
         self.is_again = threading.Event()
