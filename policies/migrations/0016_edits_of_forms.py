@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+import msgspec
 from django.db import migrations
 from django.utils import timezone
 
@@ -36,7 +37,7 @@ def _drafts(apps):
         name, content = draft.rule_set.name, _canonical(_rule_set(draft))
         live = _live(apps, "RuleSet").get(name, ("", ""))[1]
         # A new rule set without a rule is only a name: that stays, as its row.
-        if content is not None and (live or draft.rules.exists()) and _value(content) != _value(live):
+        if (live or draft.rules.exists()) and _value("RuleSet", content) != _value("RuleSet", live):
             edits = {("RuleSet", name): (content, draft.author)}
             _open(apps, f"Draft of {name} v{draft.number}", draft.author, edits, draft.note)
         draft.delete()
@@ -47,7 +48,7 @@ def _rows(apps, kind, document_of):
     found, edits = {row.name: row for row in model.objects.all()}, {}
     for name, row in found.items():
         content = _canonical(document_of(row))
-        if content is not None and _value(content) != _value(live.get(name, ("", ""))[1]):
+        if _value(kind, content) != _value(kind, live.get(name, ("", ""))[1]):
             edits[kind, name] = (content, row.author)
     for name in live:
         if name not in found:
@@ -94,26 +95,32 @@ def _live(apps, kind):
 
 
 def _canonical(document):
-    """Return a document's canonical JSON, as the engine writes it; None for a faulty one, which nobody could publish."""
-    from policies.engine import documents, validation
+    """Return a document's canonical JSON, as the engine writes it, also where this version refuses it: its Change names the faults."""
+    from policies.engine import documents, ruleset, validation
     from policies.engine.errors import RuleSetError
-    from policies.engine.ruleset import encode
 
+    kind = document["kind"]
     read = {
         "RuleSet": validation.read_rule_set,
         "Assignment": documents.read_assignment,
         "PriorityClass": documents.read_priority_class,
-    }[document["kind"]]
+    }[kind]
     try:
-        return encode(read(document)).decode()
+        found = read(document)
     except RuleSetError:
-        return None
+        spec = {"spec": document["spec"]} if kind == "RuleSet" else document["spec"]
+        found = msgspec.convert({**document["metadata"], **spec}, type=getattr(ruleset, kind))
+    return ruleset.encode(found).decode()
 
 
-def _value(document):
+def _value(kind, document):
     """Return what a document says, whichever version it is or gets."""
-    value = json.loads(document or "null")
-    return {member: each for member, each in value.items() if member != "version"} if value else None
+    from policies.engine import ruleset
+
+    if not document:
+        return None
+    value = msgspec.json.decode(document, type=getattr(ruleset, kind))
+    return value if kind == "Assignment" else msgspec.structs.replace(value, version=0)
 
 
 def _document(kind, name, description, spec):

@@ -105,3 +105,26 @@ def test_a_draft_that_is_what_is_live_and_an_empty_one_are_only_dropped(before: 
     migrate()
     assert not Change.objects.filter(state="draft").exists()
     assert not RuleSetVersion.objects.filter(state="draft").exists()
+
+
+@pytest.mark.parametrize(
+    "published",
+    [[[make_rule_set("web"), make_assignment("all", "web")]]],
+    indirect=True,
+    ids=["a rule set and an Assignment"],
+)
+def test_what_this_version_refuses_is_kept_too_and_its_change_names_the_faults(before: Any) -> None:
+    drafts = before.get_model("policies", "RuleSetVersion").objects
+    web = before.get_model("policies", "RuleSet").objects.get()
+    draft = drafts.create(rule_set=web, number=2, author="alice")
+    expression = "node.metadata.labels[?'team'] == 'web'"
+    before.get_model("policies", "Rule").objects.create(version=draft, name="team", expression=expression, reason="no")
+    rows = before.get_model("policies", "Assignment").objects
+    rows.create(name="new", rule_set=web, namespaces=["Not_A_Name"], author="bob")
+    migrate()
+    of_rows, of_draft = Change.objects.filter(state="draft")
+    for change, fault in ((of_draft, "say what holds then"), (of_rows, "'Not_A_Name' is not a namespace's name")):
+        with pytest.raises(publishing.PublishingError, match=fault):
+            publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    assert [edit.name for edit in of_rows.edits.all()] == ["new"]
+    assert expression in of_draft.edits.get().document
