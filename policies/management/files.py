@@ -16,6 +16,8 @@ from policies.wording import visible
 # The same as of the command `berth`.
 _NOT_DOCUMENTS = {".git", "node_modules", ".venv"}
 _ENDINGS = {".yaml", ".yml", ".json"}
+# What a file may hold beside the rules that a command asks it for.
+_BESIDE_RULES = ("Assignment", "PriorityClass", "Pause", "Exemption")
 _EMPTY_LIST = "{apiVersion: v1, kind: List, items: []}"
 
 
@@ -87,6 +89,11 @@ def documents_of(path: Path) -> list[Located]:
     except (OSError, UnicodeDecodeError) as error:
         message = f"{path}:1: can't be read: {error}"
         raise CommandError(message, returncode=1) from error
+
+
+def is_beside_rules(document: object) -> bool:
+    """Return whether a document is of another kind than rules, such as an Assignment."""
+    return isinstance(document, dict) and document.get("kind") in _BESIDE_RULES
 
 
 def only_document(found: Sequence[Located], path: Path) -> Located:

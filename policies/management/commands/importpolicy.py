@@ -13,7 +13,7 @@ from policies.changes_in_words import part_changes
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet
-from policies.management.files import documents_of, only_document
+from policies.management.files import documents_of, is_beside_rules, only_document
 from policies.models import Change
 from policies.origin import system_user
 from policies.publishing.revisions import lock_revisions
@@ -114,14 +114,10 @@ def _taken(name: str) -> str:
 
 
 def read_only_document(path: Path) -> manifests.Located:
-    """Return the only document of a file, not counting Assignments.
+    """Return the only document of a file, not counting those of other kinds than rules.
 
     Raises:
         CommandError: there is none, or more than one, or the file can't be read.
     """
-    found = [each for each in documents_of(path) if not _is_assignment(each.document)]
+    found = [each for each in documents_of(path) if not is_beside_rules(each.document)]
     return only_document(found, path)
-
-
-def _is_assignment(document: object) -> bool:
-    return isinstance(document, dict) and document.get("kind") == "Assignment"

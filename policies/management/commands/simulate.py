@@ -22,6 +22,7 @@ from policies.engine.reading import Reader
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.status import Code, Status
+from policies.management.files import is_beside_rules
 
 _SUCCESS = Status(Code.SUCCESS)
 _MEMBERS = {"pod", "nodes", "pods", "namespaces", "now", *MEMBERS}
@@ -54,7 +55,7 @@ class Command(BaseCommand):
 def _read_policy(path: Path) -> RuleSet:
     try:
         for located in checking.read_documents(path.read_text(encoding="utf-8"), str(path)):
-            if isinstance(located.document, dict) and located.document.get("kind") == "Assignment":
+            if is_beside_rules(located.document):
                 continue
             try:
                 return checking.read_rule_set(located.document)

@@ -390,6 +390,12 @@ class TestCommands:
         again = json.loads(self.run("exportpolicy", str(tmp_path / "old.yaml")))
         assert again == export_policy(import_policy(POLICY, name="old"))
 
+    def test_documents_beside_the_rule_set_are_left_out(self, tmp_path: Path) -> None:
+        path = tmp_path / "old.yaml"
+        rule_set = manifests.to_yaml(document_of(import_policy(POLICY, name="old")))
+        path.write_text(f"kind: PriorityClass\n---\n{rule_set}---\nkind: Assignment\n")
+        assert json.loads(self.run("exportpolicy", str(path))) == export_policy(import_policy(POLICY, name="old"))
+
     def test_faults_have_file_and_line(self, tmp_path: Path) -> None:
         path = tmp_path / "policy.json"
         path.write_text(json.dumps(policy(predicates=[{"name": "PodFitsResources"}, {"name": "Nope"}]), indent=1))

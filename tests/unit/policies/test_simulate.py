@@ -31,6 +31,16 @@ def test_each_line_that_is_not_empty_is_a_case(tmp_path: Path) -> None:
     assert [each["feasible"] for each in found] == [["n1"], ["n1"]]
 
 
+@pytest.mark.parametrize("kind", ["Assignment", "PriorityClass", "Pause", "Exemption"])
+def test_the_rule_set_is_found_among_documents_of_other_kinds(kind: str, tmp_path: Path) -> None:
+    policy, cases = tmp_path / "policy.yaml", tmp_path / "cases.jsonl"
+    policy.write_text(f"kind: {kind}\n---\n" + to_yaml(rule_set_document()))
+    cases.write_bytes(GOOD)
+    printed = io.StringIO()
+    call_command("simulate", "--policy", str(policy), "--cases", str(cases), stdout=printed)
+    assert json.loads(printed.getvalue())["feasible"] == ["n1"]
+
+
 def test_a_case_brings_the_claims_and_volumes_that_rules_read(tmp_path: Path) -> None:
     zone = "topology.kubernetes.io/zone"
     case = {
