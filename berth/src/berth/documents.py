@@ -199,7 +199,12 @@ def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str
         yield f"Change {found['change']} {opened}:"
         yield from (f"  {line}" for line in found["changes"])
         number = found["change"]
-        if is_submitted:
+        if is_submitted and not found["is_new"]:
+            # It may be approved already.
+            then = (
+                f"`berth changes {number}` says which approvals are missing; if none is, run `berth publish {number}`"
+            )
+        elif is_submitted:
             then = f"somebody else has to read `berth changes {number}` and approve it"
         else:
             then = f"`berth publish {number}`, or `berth submit {number}` where somebody else has to approve it first"

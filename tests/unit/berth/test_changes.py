@@ -149,7 +149,10 @@ def test_a_roll_back_says_the_revision_or_who_is_waited_for(berth: Berth, stub: 
     assert berth("rollback", "3", "--reason", "Pods pend").out == "Revision 12 was made by Change 9.\n"
 
     stub.answer("POST", "/revisions/3/rollback", {"change": 9, "revision": None})
-    assert "berth approve 9" in berth("rollback", "3", "--reason", "Pods pend").out
+    # `berth approve 9` alone is refused: its digest is what was read.
+    assert berth("rollback", "3", "--reason", "Pods pend").out == (
+        "Change 9 waits for approval: somebody else has to read `berth changes 9` and approve it; then run `berth publish 9`.\n"
+    )
 
 
 @pytest.mark.parametrize("asked", [("rollback", "-1", "--reason", "x"), ("publish", "-3"), ("changes", "1.5")])

@@ -180,6 +180,16 @@ def test_apply_with_submit_tells_nobody_to_submit_once_more(berth: Berth, stub: 
     )
 
 
+def test_apply_with_submit_of_the_same_again_claims_no_approval_is_missing_that_may_be_there(
+    berth: Berth, stub: Stub, file: str
+) -> None:
+    stub.answer("POST", "/changes/apply", {**APPLIED, "is_new": False})
+
+    assert berth("apply", file, "--submit").out.splitlines()[-1] == (
+        "Nothing is live yet: `berth changes 5` says which approvals are missing; if none is, run `berth publish 5`."
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "called"),
     [
