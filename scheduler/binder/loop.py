@@ -464,8 +464,11 @@ class Loop:
         waiting.message = message
         waiting.nominated = nomination.node
         self._nominator.nominate(waiting.pod.uid, nomination.node, waiting.pod)
-        now, at = self._clock(), opens_at(placement)
-        opens = None if at is None else now + max(0.0, (at - datetime.now(UTC)).total_seconds())
+        at = opens_at(placement)
+        left = None if at is None else max(0.0, (at - datetime.now(UTC)).total_seconds())
+        # Read last: a Pod retried a moment too early is refused once more, and then waits for its backoff.
+        now = self._clock()
+        opens = None if left is None else now + left
         self._queue.refuse(
             waiting.pod.uid, now, requeued_by=requeued_by(placement) | nomination.requeued_by, opens_at=opens
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
 from scheduler.binder import loop as loop_module
 from scheduler.binder.actions import Condition
+from scheduler.binder.cycle import Placement, opens_at
 from scheduler.binder.loop import SWEEP_SECONDS, UNRECORDED, Nomination
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State, Waiting
 from scheduler.cluster.errors import APIError, APIForbiddenError, APITimeoutError, APIUnavailableError
@@ -481,6 +483,35 @@ def test_a_revision_lets_refused_pods_be_tried_again(world: World) -> None:
     world.turn(2)
 
     assert len(world.recorded) == 2
+
+
+def test_a_pod_is_retried_once_its_window_is_open_and_not_a_moment_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused once more, it would wait for its backoff while the window is open."""
+
+    class Wall(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime(2026, 1, 1, 21, 59, tzinfo=UTC).astimezone(tz) + timedelta(seconds=world.now - 100)
+
+    def take_long(placement: Placement) -> datetime | None:
+        world.now += 0.05
+        return opens_at(placement)
+
+    monkeypatch.setattr(loop_module, "datetime", Wall)
+    monkeypatch.setattr(loop_module, "opens_at", take_long)
+    night = make_rule_set(filters=[{"name": "night", "expression": "now.getHours() >= 22", "reason": "by night only"}])
+    world.loop.serve(CompiledRevision(Revision(number=1, rule_sets=[night], assignments=[make_assignment(order=1)])))
+    world.node("n1")
+    world.pod("a", requests=ONE)
+    world.turn()
+    at = world.loop._queue.next_at()
+    assert at is not None
+    world.now = at
+    world.turn()
+
+    assert world.recorded == [("a", ""), ("a", "n1")]
 
 
 FAR_FROM_WEB = {
