@@ -1,7 +1,7 @@
 """The pages of storage and legal holds: the history's size, what each rule pruned, and what may not be pruned."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -9,6 +9,7 @@ from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
+from django.core.validators import MaxValueValidator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -53,6 +54,8 @@ class HoldForm(forms.Form):
         required=False,
         widget=UnfoldAdminTextInputWidget(attrs={"type": "date"}),
         help_text="The last day, inclusive.",
+        # The day after it is noted, and the calendar ends.
+        validators=[MaxValueValidator(date.max - timedelta(days=1), "Leave it empty for no end.")],
     )
 
     def what(self) -> dict[str, Any]:

@@ -138,6 +138,7 @@ def test_an_auditor_sees_holds_and_has_no_button(auditor: Client) -> None:
         ({"reason": "x"}, "Give a namespace, a Pod, or a time"),
         ({"reason": "x", "pod_name": "web-1"}, "needs its namespace"),
         ({"reason": "x", "from_at": "2026-11-03", "until_at": "2026-11-01"}, "ends before it begins"),
+        ({"reason": "x", "pod_namespace": "shop", "until_at": "9999-12-31"}, "Leave it empty for no end."),
         ({"pod_namespace": "d"}, "This field is required"),
         ({"reason": "x", "pod_namespace": "Shop"}, "Shop can't be a namespace: write a-z"),
         ({"reason": "x", "pod_namespace": "n" * 64}, "can't be a namespace"),
@@ -145,7 +146,7 @@ def test_an_auditor_sees_holds_and_has_no_button(auditor: Client) -> None:
         ({"reason": "x", "pod_namespace": "shop", "pod_name": "shop/web-1"}, "can't be a Pod's name"),
     ],
 )
-def test_a_hold_that_holds_nothing_is_refused_at_the_form(operator: Client, form: dict[str, Any], said: str) -> None:
+def test_what_can_be_no_hold_is_refused_at_the_form(operator: Client, form: dict[str, Any], said: str) -> None:
     answer = operator.post(MAKE, form)
     assert said in answer.content.decode().replace("&#x27;", "'")
     assert not LegalHold.objects.exists()
