@@ -219,7 +219,9 @@ class Requeuer:
             pod = waiting.get(found.row.uid)
             if pod is None or (found.newest is None and now - pod.refused_at < timedelta(seconds=_UNRECORDED_SECONDS)):
                 continue
-            is_concerned = _concerns(found, pod.refused_at, revision.number, timed, relabelled)
+            # Its moment may have passed long ago, and `timed` not have its rule set any more: no worker ran, or the API server was away.
+            is_due = found.row.next_at is not None and found.row.next_at <= now
+            is_concerned = is_due or _concerns(found, pod.refused_at, revision.number, timed, relabelled)
             (concerned if is_concerned else others).append(found)
         note([(found, Judgement()) for found in others], revision.number, relabelled)
         if concerned:

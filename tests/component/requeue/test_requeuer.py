@@ -63,6 +63,16 @@ class TestAPause:
         world.pass_time(minutes=1)
         assert world.tick() == ["web-1"]
 
+    def test_requeues_those_whose_assignment_came_back_while_no_worker_ran(self, world: World) -> None:
+        end = world.now + timedelta(minutes=5)
+        pause = make_pause(target="Assignment/open", until=end.isoformat())
+        revision = world.publish(rules("open", 1, ALWAYS), rules("web", 1, NEVER), pauses=[pause])
+        world.refuse(revision, "web-1", "web")
+        world.cluster.pods["uid-web-1"]["metadata"]["labels"]["policy"] = "open"
+        assert world.tick() == []
+        world.pass_time(minutes=7)
+        assert world.tick() == ["web-1"]
+
 
 class TestAPublish:
     def test_requeues_exactly_the_pods_whose_refusal_it_changes(self, world: World) -> None:
