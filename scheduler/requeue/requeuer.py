@@ -377,7 +377,8 @@ def _newest_decision(rule_sets: list[str]) -> UUID | None:
 
 def _is_called_for(state: RequeueState, revision: int, newest: UUID | None, now: datetime) -> bool:
     """Return whether something has happened since the last look, or it is time for one."""
-    if state.looked_at is None or now - state.looked_at >= timedelta(seconds=SWEEP_SECONDS):
+    # A look that is far ahead is by a clock that was set back since.
+    if state.looked_at is None or abs(now - state.looked_at) >= timedelta(seconds=SWEEP_SECONDS):
         return True
     return state.revision != revision or state.newest_decision != newest or is_any_due(now)
 

@@ -106,6 +106,17 @@ class TestAPublish:
         world.publish(rules("web", 2, ALWAYS))
         assert world.tick() == ["a"]
 
+    def test_requeues_a_pod_refused_late_by_a_former_one_though_the_workers_clock_was_set_back(
+        self, world: World
+    ) -> None:
+        world.ahead = timedelta(days=1)
+        first = world.publish(rules("web", 1, NEVER))
+        world.publish(rules("web", 2, ALWAYS))
+        assert world.tick() == []
+        world.ahead = timedelta(0)
+        world.refuse(first, "a", "web")
+        assert world.tick() == ["a"]
+
     def test_that_lets_go_of_a_pod_wakes_it(self, world: World) -> None:
         world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
         world.publish()
