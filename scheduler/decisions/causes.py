@@ -30,6 +30,8 @@ _DECIDING = ("filter", "schedule")
 POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
 # Instead of RULES, between two Decisions of one Revision: after a change of the Pod's labels, say.
 ASSIGNMENT = "the Assignment that took it"
+# Instead of RULES, where both answers are by the same version and params: a Pause or an Exemption began or ended.
+OUT_OF_FORCE = "what is out of force"
 
 
 class Causes(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +72,7 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
         old, new = _side_of(before, replays, snapshots), _side_of(after, replays, snapshots)
         scores = bool(before.best and after.best)
         # Each factor doubles the number of decisions for a page, so those that can't differ are left out.
-        rules = [_rules_of(before, after)] if old.rule_set is not new.rule_set else []
+        rules = [_rules_of(before, after, old, new)] if old.rule_set is not new.rule_set else []
         factors = (POD, *rules, CLUSTER, *([TIME] if _reads_now(old) or _reads_now(new) else []))
         verdicts: dict[tuple[str, ...], _Verdict] = {
             taken: _verdict(before.verb, _mixed(old, new, taken), limit, with_best=scores)
@@ -82,10 +84,17 @@ def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     return _told(verdicts, factors)
 
 
-def _rules_of(before: Decision, after: Decision) -> str:
-    """Return the factor for different rules: RULES that were published since, or another ASSIGNMENT of the same Revision."""
-    is_same = before.revision == after.revision and before.assignment != after.assignment
-    return ASSIGNMENT if is_same else RULES
+def _rules_of(before: Decision, after: Decision, old: _Side, new: _Side) -> str:
+    """Return the factor for different rules: RULES that were published since, another ASSIGNMENT of the same Revision, or OUT_OF_FORCE."""
+    if before.revision == after.revision and before.assignment != after.assignment:
+        return ASSIGNMENT
+    return OUT_OF_FORCE if _published(old) == _published(new) else RULES
+
+
+def _published(side: _Side) -> tuple[object, ...]:
+    """Return which version with which params decided; its rules are all in force, or some of them."""
+    found = side.rule_set
+    return () if found is None else (found.name, found.version, found.overrides)
 
 
 def _reads_now(side: _Side) -> bool:
@@ -152,7 +161,7 @@ def _mixed(old: _Side, new: _Side, taken: tuple[str, ...]) -> _Side:
     def side(factor: str) -> _Side:
         return new if factor in taken else old
 
-    rules = new if not {RULES, ASSIGNMENT}.isdisjoint(taken) else old
+    rules = new if not {RULES, ASSIGNMENT, OUT_OF_FORCE}.isdisjoint(taken) else old
     return side(CLUSTER)._replace(pod=side(POD).pod, rule_set=rules.rule_set, now=side(TIME).now)
 
 

@@ -139,6 +139,19 @@ def test_another_assignment_that_took_the_pod_is_not_laid_at_the_rules_door(hist
     )
 
 
+def test_the_end_of_a_pause_is_not_laid_at_the_rules_door(history: History, asking: Asking) -> None:
+    until = (AT + timedelta(seconds=15)).isoformat()
+    publish_all(make_pause("team-paused", "RuleSet/team/team", until=until))
+    for _ in range(2):
+        asking.filter(pod(), snapshot(n1="web"))
+    newest, first = told(history).attempts
+    assert (first.feasible, newest.newly_refused) == (1, ["n1"])
+    assert newest.causes is not None
+    assert newest.causes.sentence == (
+        "It was what is out of force: with nothing else changed, the answer is the new one."
+    )
+
+
 def test_attempts_that_asked_in_another_order_and_came_to_the_same_answer_are_told_once(
     history: History, asking: Asking
 ) -> None:
