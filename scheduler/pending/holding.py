@@ -201,4 +201,4 @@ def _next_of_queue(queued: dict[str, Any], now: datetime) -> str:
             return "at once"
         case "gated":
             return "once its scheduling gates are taken off"
-    return "when the cluster changes so that a rule that refused it can let it pass, else after five minutes"
+    return "when the cluster changes, or a window opens, so that a rule that refused it can let it pass, else after five minutes"
