@@ -169,15 +169,21 @@ def _summary(decision: Decision, body: dict[str, Any]) -> str:
         return f"{pod}: every node passes and none gets a score, because {'; '.join(suspended)}"
     if not decision.rule_set:
         return f"{pod} is taken by no Assignment: every node passes and none gets a score"
-    by = f"rule set {decision.rule_set} version {decision.rule_set_version} (Assignment {decision.assignment})"
     best = f", best {decision.best}" if decision.best else ""
     may = (
         f"{decision.feasible:,} of {decision.nodes:,} nodes may be used"
         if decision.nodes
         else "there was no node to ask about"
     )
-    said = f"{pod}: {may}{best}, by {by}"
+    said = f"{pod}: {may}{best}, by {_by(decision)}"
     return said if decision.mode == "enforce" else f"[{decision.mode}] {said}"
+
+
+def _by(decision: Decision) -> str:
+    """Return which rules decided. The classic default set of Berth's own scheduler has no version, and mostly no Assignment."""
+    version = decision.rule_set_version
+    rules = f"rule set {decision.rule_set} version {version}" if version else "the classic default set"
+    return f"{rules} (Assignment {decision.assignment})" if decision.assignment else rules
 
 
 def _table(matrix: Matrix, node: str) -> dict[str, Any]:
@@ -241,7 +247,8 @@ def _sentences(
 ) -> Iterator[Sentence]:
     body = recorded.body
     nodes = list(body.get("nodes") or [])
-    version = f" (version {recorded.decision.rule_set_version})"
+    number = recorded.decision.rule_set_version
+    version = f" (version {number})" if number else ""
     filters = {rule.key: rule for rule in rule_set.spec.filters} if rule_set else {}
     scores = {rule.key: rule for rule in rule_set.spec.scores} if rule_set else {}
     params = rule_set.spec.params if rule_set else {}

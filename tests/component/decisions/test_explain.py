@@ -465,6 +465,11 @@ def test_a_node_that_a_filter_had_kept_from_prioritize_has_no_points(tmp_path: P
 def scheduled(folder: Path, pod: Pod, snapshot: Snapshot, *, row: int = -1, **more: Any) -> Decision:
     """A cycle of Berth's own scheduler that finds no node, or the one of a row."""
     publish_all(make_rule_set(), make_assignment())
+    return placed_by_own_scheduler(folder, pod, snapshot, row=row, **more)
+
+
+def placed_by_own_scheduler(folder: Path, pod: Pod, snapshot: Snapshot, *, row: int = -1, **more: Any) -> Decision:
+    """The same by the rules that are published already."""
     profile = Profile(CompiledRevision(publishing.current_revision()))
     placement = profile.place(pod, snapshot, snapshot.table.all_rows(), now=AT, **more)
     assert placement.row == row
@@ -502,6 +507,19 @@ def test_a_rule_that_was_asked_once_more_about_some_nodes_is_not_said_to_stand_b
     ]
     cells = {row["nodes"][0]: row["cells"][-1]["reason"] for row in found["matrix"]["rows"]}
     assert cells == {"n1": "Insufficient cpu", "n2": "not evaluated"}
+
+
+def test_a_pod_that_no_assignment_takes_is_explained_by_the_classic_default_set_without_a_version(
+    tmp_path: Path,
+) -> None:
+    asked = Pod.from_json(make_pod("own-1", labels={"team": "nobody"}, requests={"cpu": "2"}))
+    publish_all(make_rule_set(), make_assignment(match={"namespaces": ["elsewhere"]}))
+    decision = placed_by_own_scheduler(tmp_path, asked, Snapshot.of([Node.from_json(make_node("n1", cpu="1"))]))
+    found = explain_decision(decision)
+    assert found["summary"] == "default/own-1: 0 of 1 nodes may be used, by the classic default set"
+    sentences = [rule["sentence"] for rule in found["rules"]]
+    assert 'filter PodFitsResources refused n1: "Insufficient cpu". ' in "".join(sentences)
+    assert not [sentence for sentence in sentences if "version" in sentence]
 
 
 def test_a_rule_that_there_was_no_time_for_is_said_to_be_one(tmp_path: Path) -> None:
