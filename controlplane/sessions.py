@@ -13,12 +13,11 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from controlplane.models import Session
-from controlplane.session_store import SessionStore
+from controlplane.session_store import BEGAN, SessionStore
 from policies import publishing
 from policies.origin import address_of
 from policies.publishing import AuditKind
 
-_BEGAN = "berth_began"
 _LONGEST_AGENT = 300
 
 
@@ -46,7 +45,7 @@ def begin(request: HttpRequest) -> None:
     """Store in a new session its start and origin, and delete expired sessions."""
     where = address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
     agent = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_AGENT]
-    request.session[_BEGAN] = {"at": timezone.now().isoformat(), "address": where, "agent": agent}
+    request.session[BEGAN] = {"at": timezone.now().isoformat(), "address": where, "agent": agent}
     request.session.set_expiry(None)  # signing in at a provider set a short one
     delete_expired()
 
@@ -94,7 +93,7 @@ def _rows(user: User) -> Iterable[tuple[Session, dict[str, Any]]]:
 
 
 def _open(row: Session, data: dict[str, Any], this: str | None) -> Open:
-    began = data.get(_BEGAN) or {}
+    began = data.get(BEGAN) or {}
     return Open(
         name=_name(row.pk),
         since=datetime.fromisoformat(began["at"]) if began else None,

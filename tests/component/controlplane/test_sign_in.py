@@ -317,6 +317,18 @@ def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
     assert request.session.get_expiry_age() == settings.SESSION_COOKIE_AGE
 
 
+def test_opening_the_link_to_the_provider_prolongs_no_session(client: Client, rf: RequestFactory, asked: Asked) -> None:
+    user = User.objects.create_user("sam", is_staff=True)
+    client.force_login(user)
+    request = rf.get("/oidc/authenticate/")
+    request.session, request.user = client.session, user
+    hours_ago = timezone.now() - timedelta(hours=7)
+    request.session["berth_began"] |= {"at": hours_ago.isoformat()}
+    assert SignIn.as_view()(request).status_code == 302
+    request.session.save()
+    assert Session.objects.get().expire_date == hours_ago + timedelta(seconds=settings.SESSION_COOKIE_AGE)
+
+
 def test_some_of_the_admins_threads_are_always_for_others_than_who_waits_for_the_provider(
     asked: Asked, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
