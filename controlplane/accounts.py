@@ -16,10 +16,10 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.backends import ModelBackend
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Permission, User
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.db.models import Model, ProtectedError, Q
-from django.db.models.signals import pre_delete
+from django.db.models.signals import post_save, pre_delete
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
@@ -112,6 +112,7 @@ def watch() -> None:
     user_login_failed.connect(_failed)
     user_logged_out.connect(_signed_out)
     user_locked_out.connect(_locked_out)
+    post_save.connect(_end_sessions, sender=get_user_model())
     pre_delete.connect(_keep_history, sender=get_user_model())
 
 
@@ -170,6 +171,12 @@ def counted_address(request: HttpRequest | None) -> str:
         return network_of(said)
     except ValueError:  # not an address: the header isn't our own proxy's
         return said
+
+
+def _end_sessions(*, instance: User, created: bool, **_: Any) -> None:
+    """Delete the sessions of an account that may no longer sign in: if it may again, they would let in whoever has them."""
+    if not created and not (instance.is_active and instance.is_staff):
+        instance.sessions.all().delete()
 
 
 def _keep_history(instance: Any, **_: Any) -> None:

@@ -46,6 +46,18 @@ def test_who_may_not_sign_in_any_more_is_signed_out_of_pages_and_of_rest(operato
     assert operator.get("/admin/profile/").status_code == 302
 
 
+@pytest.mark.parametrize("right", ["is_active", "is_staff"])
+def test_a_session_that_ended_with_its_account_stays_so_when_the_account_is_let_in_again(
+    operator: Client, right: str
+) -> None:
+    account = User.objects.get(username="operator")
+    for may in (False, True):
+        setattr(account, right, may)
+        account.save()
+    assert operator.get("/admin/profile/").status_code == 302
+    assert operator.get("/api/v1/rule-sets").status_code == 401
+
+
 def test_its_page_speaks_of_roles_and_of_signing_in(root: Client) -> None:
     text = text_of(get(root, f"/admin/auth/user/{User.objects.get().pk}/change/"))
     assert "May sign in" in text
