@@ -25,7 +25,7 @@ from django.contrib import messages
 from django.contrib.auth import get_user_model
 from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.decorators import login_not_required
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import AnonymousUser, Group, User
 from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
 from django.db.models import Q
@@ -377,6 +377,11 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
             return super().get(request)  # type: ignore[no-any-return]
         except BusyError as fault:
             return _not_asked(request, fault)
+
+    def login_success(self) -> HttpResponse:
+        """Sign the person in. Where they were signed in already, the parent view would neither record it nor begin the session anew."""
+        self.request.user = AnonymousUser()
+        return super().login_success()  # type: ignore[no-any-return]
 
     def login_failure(self) -> HttpResponse:
         """Go back to the sign-in page, which names the possible causes."""

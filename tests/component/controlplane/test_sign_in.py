@@ -304,6 +304,25 @@ def test_a_link_to_an_error_of_the_provider_signs_out_nobody_who_asked_nothing_t
     assert request.user.is_authenticated == stays
 
 
+BEGUN = {"asked": {"nonce": "n", "code_verifier": "v"}}
+
+
+def test_who_signs_in_at_the_provider_while_signed_in_is_written_down_and_begins_a_new_session(
+    client: Client, rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = User.objects.create_user("sam", is_staff=True)
+    user.backend = "controlplane.provider.Provider"
+    client.force_login(user, user.backend)
+    monkeypatch.setattr("mozilla_django_oidc.views.auth.authenticate", lambda **_: user)
+    request = rf.get("/oidc/callback/?code=c&state=asked")
+    request.session, request.user = client.session, user
+    began = timezone.now() - timedelta(hours=7)
+    request.session.update({"oidc_states": {**BEGUN}, "berth_began": {"at": began.isoformat()}})
+    assert Return.as_view()(request)["Location"] == "/admin/"
+    assert AuditEvent.objects.filter(kind=AuditKind.LOG_IN, thing_name="sam").count() == 2
+    assert request.session.get_expiry_date() > timezone.now() + timedelta(hours=7)
+
+
 def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
     client: Client, rf: RequestFactory, asked: Asked
 ) -> None:
