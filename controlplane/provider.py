@@ -53,6 +53,8 @@ _turns = threading.BoundedSemaphore(AT_ONCE)
 _SIGN_IN_SECONDS = 600
 # How far its clock may be from ours.
 _CLOCKS_APART_SECONDS = 60.0
+# How much of a provider's own words is logged.
+_MAX_FAULT = 300
 # OpenID Connect Core 2, ID Token.
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
 _NAME = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ſ@.+_-]{1,140}")
@@ -64,7 +66,10 @@ _ENDPOINTS = {
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
 _FAILED = (
-    "Sign-in with {} failed: either it doesn't know you, or it gave you none of Berth's roles. The log says which."
+    "Sign-in with {} failed: it refused, or doesn't know you, or gave you none of Berth's roles. The log says which."
+)
+_LATE = (
+    "Sign-in with {} wasn't finished within {} minutes of its beginning, or began in another browser. Begin again here."
 )
 _AWAY = "{} can't be reached now: {}. An administrator with a Berth account can sign in without it."
 _BUSY = "{} is slow to answer, and too many people are waiting for it. Try again in a few seconds."
@@ -371,8 +376,12 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
 
         Otherwise anybody could sign people out by a link.
         """
-        if "error" in request.GET and request.GET.get("state") not in request.session.get("oidc_states", {}):
-            return self.login_failure()
+        begun = request.session.get("oidc_states")
+        if begun is None or ("error" in request.GET and request.GET.get("state") not in begun):
+            messages.error(request, _LATE.format(settings.BERTH.oidc_name.capitalize(), _SIGN_IN_SECONDS // 60))
+            return HttpResponseRedirect(reverse("admin:login"))
+        if request.GET.get("error"):
+            _log_refusal(request)
         try:
             return super().get(request)  # type: ignore[no-any-return]
         except BusyError as fault:
@@ -387,6 +396,14 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
         """Go back to the sign-in page, which names the possible causes."""
         messages.error(self.request, _FAILED.format(settings.BERTH.oidc_name.capitalize()))
         return HttpResponseRedirect(reverse("admin:login"))
+
+
+def _log_refusal(request: HttpRequest) -> None:
+    """Log the error that the provider sent somebody back with (RFC 6749, section 4.1.2.1): nothing else says it, such as a wrong scope."""
+    fault = ": ".join(filter(None, (request.GET["error"], request.GET.get("error_description"))))[:_MAX_FAULT]
+    # Whoever began a sign-in can come back with any text; by its status the log limits such lines.
+    said = {"fault": fault, "status_code": HTTPStatus.UNAUTHORIZED.value}
+    logger.warning("the provider refused a sign-in", extra=said)
 
 
 def signed_out_url(request: HttpRequest) -> str:

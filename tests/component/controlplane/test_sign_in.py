@@ -304,7 +304,34 @@ def test_a_link_to_an_error_of_the_provider_signs_out_nobody_who_asked_nothing_t
     assert request.user.is_authenticated == stays
 
 
+def come_back(client: Client, query: str, **session: Any) -> tuple[HttpResponse, list[str]]:
+    """Come back from the provider; returns the answer and what it says."""
+    request = RequestFactory().get(f"/oidc/callback/?{query}")
+    request.session, request.user = client.session, AnonymousUser()
+    request.session.update(session)
+    request._messages = FallbackStorage(request)  # type: ignore[attr-defined]
+    answer = Return.as_view()(request)
+    return answer, [str(each) for each in request._messages]  # type: ignore[attr-defined]
+
+
 BEGUN = {"asked": {"nonce": "n", "code_verifier": "v"}}
+
+
+def test_why_the_provider_refused_is_in_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    query = f"error=invalid_scope&error_description=groups{'x' * 900}&state=asked"
+    answer, said = come_back(client, query, oidc_states={**BEGUN})
+    assert answer["Location"] == "/admin/login/"
+    assert "The log says which." in said[0]
+    assert caplog.records[-1].fault.startswith("invalid_scope: groupsx")  # type: ignore[attr-defined]
+    assert len(caplog.records[-1].fault) == 300  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("query", ["code=c&state=asked", "error=access_denied&state=asked", ""])
+def test_who_comes_back_too_late_reads_that_and_not_that_a_role_is_missing(client: Client, query: str) -> None:
+    answer, said = come_back(client, query)
+    assert answer["Location"] == "/admin/login/"
+    assert len(said) == 1
+    assert "wasn't finished within 10 minutes of its beginning, or began in another browser" in said[0]
 
 
 def test_who_signs_in_at_the_provider_while_signed_in_is_written_down_and_begins_a_new_session(
