@@ -55,6 +55,9 @@ _SIGN_IN_SECONDS = 600
 _CLOCKS_APART_SECONDS = 60.0
 # How much of a provider's own words is logged.
 _MAX_FAULT = 300
+# The longest ID token that is sent back at sign-out. Most servers take a URL of at most 8 KiB, and a token with hundreds of groups is
+# longer; without it, a provider that isn't sure asks the person.
+_MAX_HINT = 6_000
 # OpenID Connect Core 2, ID Token.
 _SUBJECT = re.compile(r"[\x20-\x7e]{1,255}")
 _NAME = re.compile(r"[0-9A-Za-zÀ-ÖØ-öø-ſ@.+_-]{1,140}")
@@ -414,8 +417,8 @@ def signed_out_url(request: HttpRequest) -> str:
     except _FAULTS:
         there = None
     known = {"client_id": settings.OIDC_RP_CLIENT_ID, "post_logout_redirect_uri": login}
-    if token := request.session.get("oidc_id_token"):
-        known["id_token_hint"] = token
+    if len(token := request.session.get("oidc_id_token", "")) <= _MAX_HINT:
+        known |= {"id_token_hint": token} if token else {}
     return f"{there}?{urlencode(known)}" if there else login
 
 

@@ -350,6 +350,21 @@ def test_who_signs_in_at_the_provider_while_signed_in_is_written_down_and_begins
     assert request.session.get_expiry_date() > timezone.now() + timedelta(hours=7)
 
 
+@pytest.mark.parametrize(("groups", "hints"), [(1, True), (500, False)])
+def test_the_link_to_sign_out_at_the_provider_is_one_that_servers_take(
+    asked: Asked, rf: RequestFactory, monkeypatch: pytest.MonkeyPatch, groups: int, hints: bool
+) -> None:
+    monkeypatch.setattr(provider, "reverse", lambda _: "/admin/login/")
+    asked.answers[f"{ISSUER}/.well-known/openid-configuration"]["end_session_endpoint"] = f"{ISSUER}/end"
+    asked.gives(groups=[f"a-group-of-kubernetes-{number}" for number in range(groups)])
+    request = rf.post("/admin/logout/")
+    request.session = {"oidc_id_token": asked.answers["token"]["id_token"]}  # type: ignore[assignment]
+    found = provider.signed_out_url(request)
+    assert found.startswith(f"{ISSUER}/end?client_id=berth&")
+    assert len(found) < 8_000
+    assert ("id_token_hint" in found) == hints
+
+
 def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
     client: Client, rf: RequestFactory, asked: Asked
 ) -> None:
