@@ -213,6 +213,8 @@ AXES_WHITELIST_CALLABLE = "controlplane.accounts.is_from_provider"
 AXES_DISABLE_ACCESS_LOG = True
 AXES_ENABLE_ADMIN = False
 AXES_VERBOSE = False
+# axes keeps what was posted with a wrong password, masking only `password` by itself: these are the fields of one's own new password.
+AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "old_password", "new_password1", "new_password2"]
 
 # Unfold's pages: everything from this server, except for two inline style sheets (Unfold's colours and htmx's), by hash.
 # Alpine evaluates its expressions with Function(), which needs unsafe-eval; they come only from our pages.

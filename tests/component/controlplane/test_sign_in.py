@@ -12,6 +12,7 @@ from typing import Any
 import jwt
 import pytest
 import requests
+from axes.models import AccessAttempt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.conf import settings
 from django.contrib.auth import authenticate, login
@@ -503,6 +504,18 @@ def test_who_has_somebodys_session_guesses_the_password_no_faster_than_who_signs
     call_command("axes_reset_username", "sam", stdout=StringIO())
     assert change("a long enough password").status_code == 302
     assert User.objects.get(username="sam").check_password(new)
+
+
+def test_no_password_of_a_form_that_failed_is_kept(client: Client) -> None:
+    User.objects.create_user("sam", password="a long enough password", is_staff=True)
+    assert sign_in(client, "sam", "a long enough password").status_code == 302
+    new = "another long password"
+    typed = {"old_password": "a long enough pasword", "new_password1": new, "new_password2": new}
+    assert client.post("/admin/password_change/", typed).status_code == 200
+    sign_in(client, "sam", "a long enough pasword")
+    kept = [row.post_data for row in AccessAttempt.objects.all()]
+    assert kept
+    assert [text for text in kept if "pasword" in text or new in text] == []
 
 
 def test_passwords_are_compared_a_few_at_once_for_a_new_one_as_well(client: Client, compared: list[str]) -> None:
