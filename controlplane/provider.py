@@ -15,7 +15,7 @@ from functools import lru_cache, reduce
 from http import HTTPStatus
 from operator import or_
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import jwt
 import msgspec
@@ -30,6 +30,7 @@ from django.core.exceptions import SuspiciousOperation
 from django.db import transaction
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.decorators import method_decorator
 from mozilla_django_oidc import views
@@ -420,6 +421,25 @@ def signed_out_url(request: HttpRequest) -> str:
     if len(token := request.session.get("oidc_id_token", "")) <= _MAX_HINT:
         known |= {"id_token_hint": token} if token else {}
     return f"{there}?{urlencode(known)}" if there else login
+
+
+class SignOut(views.OIDCLogoutView):  # type: ignore[misc]
+    """Signs people out, here and at the provider."""
+
+    def post(self, request: HttpRequest) -> HttpResponse:
+        """Redirect to the provider's sign-out page.
+
+        The Content-Security-Policy lets forms lead to the issuer's own address alone, by redirects too: if that page has another one,
+        a page of Berth's leads there.
+        """
+        answer: HttpResponse = super().post(request)
+        there = answer["Location"]
+        origin = "{0.scheme}://{0.netloc}".format(urlsplit(there))
+        here = f"{request.scheme}://{request.get_host()}"
+        if there.startswith("/") or origin in {here, *settings.PROVIDER_ORIGIN}:
+            return answer
+        context = {"title": "You are signed out of Berth", "there": there, "name": settings.BERTH.oidc_name}
+        return TemplateResponse(request, "admin/signed_out_here.html", context, headers={"Refresh": f"0; url={there}"})
 
 
 def button(_request: HttpRequest) -> dict[str, str]:

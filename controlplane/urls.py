@@ -4,16 +4,15 @@ from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 from django.views.generic import RedirectView
-from mozilla_django_oidc.views import OIDCLogoutView
 
-from controlplane import health, openapi, palette, profile_pages, token_pages
+from controlplane import health, openapi, palette, profile_pages, provider, token_pages
 
 # The pages register themselves when they are imported. Only processes with these URLs need them.
 admin.autodiscover()
 
 # Before the admin's own URL: this sign-out also signs out at the provider.
 _provider = [
-    path("admin/logout/", OIDCLogoutView.as_view()),
+    path("admin/logout/", provider.SignOut.as_view()),
     path("oidc/", include("mozilla_django_oidc.urls")),
 ]
 

@@ -30,7 +30,7 @@ from controlplane import provider, sign_in_form
 from controlplane.accounts import LocalAccounts, address
 from controlplane.env_values import READERS
 from controlplane.models import Identity, Session
-from controlplane.provider import Provider, ProviderError, Return, SignIn, account, roles_of
+from controlplane.provider import Provider, ProviderError, Return, SignIn, SignOut, account, roles_of
 from policies.models import AuditEvent
 from policies.publishing import AuditKind
 
@@ -364,6 +364,36 @@ def test_the_link_to_sign_out_at_the_provider_is_one_that_servers_take(
     assert found.startswith(f"{ISSUER}/end?client_id=berth&")
     assert len(found) < 8_000
     assert ("id_token_hint" in found) == hints
+
+
+@pytest.mark.parametrize(
+    ("end", "status"), [(f"{ISSUER}/end", 302), ("https://another.example/end", 200), (None, 302)], ids=str
+)
+def test_signing_out_leads_to_the_provider_wherever_it_signs_people_out(
+    asked: Asked,
+    client: Client,
+    rf: RequestFactory,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    end: str | None,
+    status: int,
+) -> None:
+    settings.PROVIDER_ORIGIN = [ISSUER]
+    settings.LOGOUT_REDIRECT_URL = "/admin/login/"
+    settings.OIDC_OP_LOGOUT_URL_METHOD = "controlplane.provider.signed_out_url"
+    monkeypatch.setattr(provider, "reverse", lambda _: "/admin/login/")
+    asked.answers[f"{ISSUER}/.well-known/openid-configuration"]["end_session_endpoint"] = end
+    request = rf.post("/admin/logout/")
+    request.session, request.user = client.session, User.objects.create_user("sam", is_staff=True)
+    answer: Any = SignOut.as_view()(request)
+    assert answer.status_code == status
+    assert not request.user.is_authenticated
+    if status == 302:
+        # Browsers let a form lead there.
+        assert answer["Location"].startswith(end or "http://testserver/admin/login/")
+        return
+    assert answer["Refresh"].startswith(f"0; url={end}?client_id=berth&")
+    assert f'href="{end}?client_id=berth&amp;' in answer.render().content.decode()
 
 
 def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
