@@ -293,16 +293,26 @@ def account(issuer: str, claims: Mapping[str, Any], roles: set[str]) -> User:
     """
     provider = msgspec.structs.replace(current_origin(), via=f"the provider {issuer}"[:150])
     with transaction.atomic(), coming_from(provider):
-        identity = Identity.objects.select_related("user").filter(issuer=issuer, subject=claims["sub"]).first()
+        identity = _known(issuer, claims["sub"])
         if identity is None and roles:
-            user = User.objects.create_user(_free_name(claims))
-            identity = Identity.objects.create(user=user, issuer=issuer, subject=claims["sub"])
+            # First sign-ins wait for each other here: they may be of people with one name, or of one person, in two tabs.
+            Group.objects.select_for_update(no_key=True).order_by("pk").first()
+            identity = _known(issuer, claims["sub"]) or _new(issuer, claims)
         if identity is not None:
             _bring_up_to_date(identity.user, claims, roles)
     if identity is None or not roles:
         message = f"subject {claims['sub']!r} has none of Berth's roles: BERTH_OIDC_ROLES maps what the claim may hold"
         raise ProviderError(message)
     return identity.user
+
+
+def _known(issuer: str, subject: str) -> Identity | None:
+    return Identity.objects.select_related("user").filter(issuer=issuer, subject=subject).first()
+
+
+def _new(issuer: str, claims: Mapping[str, Any]) -> Identity:
+    user = User.objects.create_user(_free_name(claims))
+    return Identity.objects.create(user=user, issuer=issuer, subject=claims["sub"])
 
 
 def _bring_up_to_date(user: User, claims: Mapping[str, Any], roles: set[str]) -> None:

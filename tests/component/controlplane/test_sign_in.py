@@ -1,8 +1,10 @@
 """Signing in: what a provider's claims make of somebody, whose tokens are taken, who is locked out, what pages may load."""
 
 import json
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from io import StringIO
@@ -20,6 +22,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.messages.storage.fallback import FallbackStorage
 from django.core.exceptions import SuspiciousOperation
 from django.core.management import call_command
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 from django.urls import path
@@ -105,6 +108,23 @@ def test_nobody_gets_a_name_that_looks_like_anothers(claimed: Any, name: str) ->
     User.objects.create_user("sam")
     made = account(ISSUER, {"sub": "8", "preferred_username": claimed, "email": "s@example.org"}, {"Operator"})
     assert made.username == name
+
+
+@pytest.mark.django_db(transaction=True)
+def test_people_of_one_name_who_come_at_the_same_moment_each_get_one_account() -> None:
+    together = threading.Barrier(3)
+
+    def come(subject: str) -> str:
+        together.wait()
+        try:
+            return account(ISSUER, OPS | {"sub": subject}, {"Operator"}).username
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(3) as threads:
+        first, again, other = threads.map(come, ("7", "7", "8"))
+    assert first == again
+    assert {first, other} == {"sam", "sam-2"}
 
 
 def test_claims_of_which_nothing_is_a_name_make_one_of_the_subject() -> None:
