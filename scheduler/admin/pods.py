@@ -94,7 +94,7 @@ def _waiting(row: PendingPod | None) -> dict[str, Any] | None:
         return None
     now = timezone.now()
     (found,) = waiting_of([row], now)
-    beside = [text for text, _ in reasons_in(row.message) if text != row.reason] if row.message else []
+    beside = [text for text, _ in reasons_in(row.message, [row.reason]) if text != row.reason]
     return {**shown_pod(found, now), "beside": beside, "group": group_url(row)}
 
 

@@ -1,7 +1,7 @@
 """Determines what holds a Pod without a node: from its scheduler's condition, and from the refusals of Berth's rules. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -25,7 +25,8 @@ _CAUSES = {"revision": "a new Revision", "time": "the time", "namespace": "the l
 _AVAILABLE = "nodes are available: "
 # kube-scheduler's additions after the reasons for nodes (Kubernetes v1.36.3 pkg/scheduler/framework/types.go, FitError).
 _BEHIND = re.compile(r"\. (?:no new claims to deallocate|preemption: )")
-_COUNTED = re.compile(r"(?:^|, )(\d+) ")
+# A number of nodes and their reason, up to the next number or the end. The reasons in place of {} are taken whole.
+_COUNTED = r"(?:^|, )(\d+) ((?:{})(?=, \d+ |$)|.*?(?=, \d+ |$))"
 
 
 class Unbound(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,14 +119,21 @@ def _unbound(pod: _Pod) -> Unbound:
     )
 
 
-def reasons_in(message: str) -> list[tuple[str, int]]:
-    """Return the reasons with counts in a scheduler's message, each with its number of nodes; empty if it has none."""
+def reasons_in(message: str, known: Iterable[str] = ()) -> list[tuple[str, int]]:
+    """Return the reasons with counts in a scheduler's message, each with its number of nodes; empty if it has none.
+
+    Args:
+        message: the scheduler's.
+        known: reasons that may be in it. One of them is found whole where it has numbers behind commas: "4 nodes, 4 are used".
+    """
     _, said, counted = message.partition(_AVAILABLE)
     if not said:
         return []
     head, *behind = _BEHIND.split(counted, maxsplit=1)
-    parts = _COUNTED.split(head if behind else head.removesuffix("."))[1:]
-    return [(reason, int(number)) for number, reason in zip(parts[::2], parts[1::2], strict=True)]
+    longest_first = sorted(filter(None, known), key=len, reverse=True)
+    pattern = _COUNTED.format("|".join(map(re.escape, longest_first)) or "(?!)")
+    found = re.finditer(pattern, head if behind else head.removesuffix("."), re.DOTALL)
+    return [(each[2], int(each[1])) for each in found]
 
 
 def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hold:
@@ -141,7 +149,7 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
     rules = {each.reason: each.rule for each in reversed(refusals) if each.reason}
     if condition == GATED:
         return Hold("", GATES_LEFT)
-    if counted := reasons_in(message):
+    if counted := reasons_in(message, rules):
         reason, _ = max(counted, key=lambda each: (each[1], each[0] in rules))
         return Hold(rules.get(reason, ""), stored(reason, _LONGEST_REASON))
     told = next((reason for reason in rules if reason in message), "")

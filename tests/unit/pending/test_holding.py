@@ -88,6 +88,15 @@ def test_what_holds_a_pod_is_what_its_scheduler_said_last_by_the_name_of_berths_
     assert hold_of(condition=condition, message=message, refusals=refusals) == hold
 
 
+def test_a_rules_reason_with_numbers_behind_commas_is_found_whole() -> None:
+    licence = "the licence is for 4 nodes, 4 are used"
+    longer = f"{licence}, 2 reserved"
+    message = f"0/9 nodes are available: 5 {licence}, 3 {longer}, 1 Insufficient cpu. preemption: 0/9 nodes are available: 9 No."
+    assert reasons_in(message, [licence, longer]) == [(licence, 5), (longer, 3), ("Insufficient cpu", 1)]
+    refusals = [Refusal("licence", "UnschedulableAndUnresolvable", licence, ["n1"])]
+    assert hold_of(condition="Unschedulable", message=message, refusals=refusals) == Hold("licence", licence)
+
+
 def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
     hold = hold_of(condition="", message="a\0b" + "x" * 9_000, refusals=[])
     assert hold.reason.startswith("abx")
