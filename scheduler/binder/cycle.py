@@ -9,6 +9,7 @@ import numpy as np
 
 from policies.engine.decision import NOT_IN_TIME, Answer, Choice, CompiledRevision, CompiledRuleSet, decide
 from policies.engine.failures import Conditions, choose_fallback
+from policies.engine.filters.node_resources import each_lacking
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.node import Path
 from policies.engine.objects.pod import Pod
@@ -33,8 +34,6 @@ _MOST_VARIANTS = 64
 
 # The field that the kubelet rewrites at each heartbeat.
 _HEARTBEAT: Path = ("status", "conditions")
-
-_INSUFFICIENT, _TOO_MANY = "Insufficient ", "Too many pods"
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -270,15 +269,9 @@ def _counts_of(answer: Answer) -> Counter[str]:
     numbers = np.bincount(answer.refusal[answer.refusal != PASSED], minlength=len(answer.refusals)).tolist()
     for status, number in zip(answer.refusals, numbers, strict=True):
         if number:
-            for reason in _reasons(status.reason):
+            for reason in each_lacking(status.reason):
                 counts[reason] += number
     return counts
-
-
-def _reasons(text: str) -> Iterable[str]:
-    """Split a reason that names several insufficient resources: kube-scheduler counts each of them."""
-    parts = text.split(", ")
-    return parts if all(part.startswith(_INSUFFICIENT) or part == _TOO_MANY for part in parts) else [text]
 
 
 def _refusing(judged: Judged) -> dict[str, Filter]:

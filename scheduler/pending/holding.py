@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from policies.engine.filters.node_resources import each_lacking
 from policies.engine.objects.metadata import Metadata, decode_object
 from scheduler.cluster.texts import moment, stored
 from scheduler.decisions.facts import owner_of
@@ -146,7 +147,7 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
         message: its message.
         refusals: of the newest Decision about the Pod, the most nodes first.
     """
-    rules = {each.reason: each.rule for each in reversed(refusals) if each.reason}
+    rules = _rule_by_reason(refusals)
     if condition == GATED:
         return Hold("", GATES_LEFT)
     if counted := reasons_in(message, rules):
@@ -161,6 +162,14 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
     if refusals:
         return Hold(refusals[0].rule, stored(refusals[0].reason or refusals[0].code, _LONGEST_REASON))
     return Hold("", NOT_TRIED)
+
+
+def _rule_by_reason(refusals: Sequence[Refusal]) -> dict[str, str]:
+    """Return which rule gave each reason; of several missing resources, the message has each for itself, or all together."""
+    rules: dict[str, str] = {}
+    for each in reversed(refusals):
+        rules |= dict.fromkeys([*each_lacking(each.reason), each.reason], each.rule) if each.reason else {}
+    return rules
 
 
 def next_try(

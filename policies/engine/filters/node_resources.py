@@ -89,6 +89,12 @@ class PodFitsResources(Filter):
         return is_extended(name) and (name in self._ignored or group in self._ignored_groups)
 
 
+def each_lacking(reason: str) -> list[str]:
+    """Return the reasons in one that names several missing resources, as kube-scheduler counts them; any other reason alone."""
+    parts = reason.split(", ")
+    return parts if all(part.startswith(_LACKING) or part == TOO_MANY_PODS for part in parts) else [reason]
+
+
 def amount(resource: str, number: int) -> str:
     """Write an amount as people do: 2,000m cpu, 1.5Gi memory."""
     if resource == CPU:

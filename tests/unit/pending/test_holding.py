@@ -97,6 +97,16 @@ def test_a_rules_reason_with_numbers_behind_commas_is_found_whole() -> None:
     assert hold_of(condition="Unschedulable", message=message, refusals=refusals) == Hold("licence", licence)
 
 
+def test_the_rule_that_finds_several_resources_lacking_is_named_where_the_message_counts_each() -> None:
+    both = Refusal("PodFitsResources", "Unschedulable", "Insufficient cpu, Insufficient memory", ["n1", "n2"])
+    message = "0/2 nodes are available: 2 Insufficient cpu, 2 Insufficient memory."
+    held = hold_of(condition="Unschedulable", message=message, refusals=[both])
+    assert held == Hold("PodFitsResources", "Insufficient cpu")
+    # kube-scheduler says an extender's reason as it is.
+    message = "0/2 nodes are available: 2 Insufficient cpu, Insufficient memory."
+    assert hold_of(condition="Unschedulable", message=message, refusals=[both]) == Hold("PodFitsResources", both.reason)
+
+
 def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
     hold = hold_of(condition="", message="a\0b" + "x" * 9_000, refusals=[])
     assert hold.reason.startswith("abx")
