@@ -1,5 +1,6 @@
 """Documents in sentences, for pages, Revisions and commands: rules, matches, Assignments, PriorityClasses, Pauses. Pure."""
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from policies.engine import ruleset as engine
@@ -77,29 +78,38 @@ def selector_text(selector: engine.LabelMatch) -> str:
 
 def _filter_sentence(rule: engine.FilterRule) -> str:
     if rule.builtin:
-        return _builtin_sentence(rule, rule.builtin)
+        return _builtin_sentence(rule)
     reason = f" as “{rule.reason}”" if rule.reason else ""
-    return f"{rule.name}: refuse nodes{reason} unless {on_one_line(rule.expression)}"
+    on_error = "; a node passes where it can't be evaluated" if rule.on_error == "pass" else ""
+    preemption = "; preemption may help" if rule.preemption_helps else ""
+    return f"{rule.name}: refuse nodes{reason} unless {on_one_line(rule.expression)}{on_error}{preemption}"
 
 
 def _score_sentence(rule: engine.ScoreRule) -> str:
-    weight = f"weight {rule.weight}"
+    weight = f", weight {rule.weight}"
     if rule.builtin:
-        return _builtin_sentence(rule, f"{rule.builtin}, {weight}")
+        return _builtin_sentence(rule, weight)
     between = f" between {rule.bounds[0]} and {rule.bounds[1]}" if rule.bounds else ""
-    return f"{rule.name}: prefer a high {on_one_line(rule.expression)}{between}, {weight}"
+    return f"{rule.name}: prefer a high {on_one_line(rule.expression)}{between}{weight}"
 
 
-def _builtin_sentence(rule: engine.FilterRule | engine.ScoreRule, what: str) -> str:
+def _builtin_sentence(rule: engine.FilterRule | engine.ScoreRule, weight: str = "") -> str:
     """Return what a built-in rule is, after its own name, and before what the built-in does."""
     named = f"{rule.name}: " if rule.name else ""
     help_text = builtin_help(rule.builtin)
-    return f"{named}{what}" + (f" ({help_text})" if help_text else "")
+    return f"{named}{rule.builtin}{_with(rule.arguments)}{weight}" + (f" ({help_text})" if help_text else "")
+
+
+def _with(values: Mapping[str, object]) -> str:
+    """Return what a built-in's arguments or an Assignment's params are, in words; empty where there are none."""
+    said = ", ".join(visible(f"{name} {json_text(value)}") for name, value in sorted(values.items()))
+    return f" with {said}" if said else ""
 
 
 def _victim_sentence(rule: engine.VictimRule) -> str:
     reason = f" as “{rule.reason}”" if rule.reason else ""
-    return f"{rule.name}: protect Pods from preemption{reason} unless {on_one_line(rule.expression)}"
+    on_error = "; a Pod isn't protected where it can't be evaluated" if rule.on_error == "pass" else ""
+    return f"{rule.name}: protect Pods from preemption{reason} unless {on_one_line(rule.expression)}{on_error}"
 
 
 def failures_sentences(failures: engine.Failures) -> list[str]:
@@ -210,8 +220,7 @@ def assignment_sentence(assignment: engine.Assignment) -> str:
     """Return which Pods an Assignment matches and what they get, in words."""
     mode = "" if assignment.mode == "enforce" else f" ({_mode_text(assignment)})"
     matched = match_sentence(assignment.match)
-    params = ", ".join(visible(f"{name} {json_text(value)}") for name, value in sorted(assignment.params.items()))
-    return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}{f' with {params}' if params else ''}"
+    return f"order {assignment.order}, {matched} gets {assignment.rule_set}{mode}{_with(assignment.params)}"
 
 
 def _mode_text(assignment: engine.Assignment) -> str:

@@ -89,6 +89,35 @@ def test_a_filter_without_a_reason_is_told_without_one(reason: str, said: str) -
     assert f"web: filter added: team: {said} true" in part_changes(None, made)
 
 
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (
+            engine.FilterRule(builtin="CheckNodeLabelPresence", arguments={"presence": False, "labels": ["gpu"]}),
+            'filter added: CheckNodeLabelPresence with labels ["gpu"], presence false (',
+        ),
+        (
+            engine.ScoreRule(builtin="NodeLabelPriority", arguments={"label": "gpu"}, weight=3),
+            'score added: NodeLabelPriority with label "gpu", weight 3 (',
+        ),
+        (
+            engine.FilterRule(name="f", expression="true", on_error="pass", preemption_helps=True),
+            "filter added: f: refuse nodes unless true; a node passes where it can't be evaluated; preemption may help",
+        ),
+        (
+            engine.VictimRule(name="v", expression="true", on_error="pass"),
+            "victims rule added: v: protect Pods from preemption unless true; a Pod isn't protected where it can't be evaluated",
+        ),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_new_rule_is_told_with_everything_that_its_answer_depends_on(rule: Any, said: str) -> None:
+    member = {"FilterRule": "filters", "ScoreRule": "scores", "VictimRule": "victims"}[type(rule).__name__]
+    made = engine.RuleSet(name="web", spec=engine.RuleSetSpec(**{member: [rule]}))
+    (line,) = rule_set_changes(None, made)
+    assert line.startswith(said)
+
+
 def test_a_pause_that_gets_an_end_says_that_it_had_none() -> None:
     (line,) = part_changes(PAUSE, msgspec.structs.replace(PAUSE, until="2026-05-01T00:00:00Z"))
     assert line == "Pause p changed: until “it is resumed” → “2026-05-01 00:00 UTC”"
