@@ -218,4 +218,4 @@ def _next_of_queue(queued: dict[str, Any], now: datetime) -> str:
             return "at once"
         case "gated":
             return "once its scheduling gates are taken off"
-    return "when the cluster changes, or a window opens, so that a rule that refused it can let it pass, else after five minutes"
+    return "when the cluster, the rules or the time change so that it may pass, else five minutes after the last try"

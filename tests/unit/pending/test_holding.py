@@ -120,7 +120,7 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
         ({"queued": {"state": "backoff", "until": (NOW + timedelta(seconds=4)).isoformat()}}, "in 4 s"),
         ({"queued": {"state": "active", "until": None}}, "at once"),
         ({"queued": {"state": "gated", "until": None}}, "gates are taken off"),
-        ({"queued": {"state": "unschedulable", "until": None}}, "changes, or a window opens, so that a rule"),
+        ({"queued": {"state": "unschedulable", "until": None}}, "when the cluster, the rules or the time change"),
         ({"requeued_for": "revision"}, "because of a new Revision"),
         ({"requeued_for": "time"}, "because of the time"),
         ({"requeued_for": "namespace"}, "because of the labels of its namespace"),
