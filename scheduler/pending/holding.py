@@ -199,13 +199,21 @@ def next_try(
         return _next_of_queue(queued, now)
     if requeued_for:
         return f"at once: Berth asks for it, because of {_CAUSES[requeued_for]}"
-    if requeue_at is not None and requeue_at > now:
-        return f"at {requeue_at:%Y-%m-%d %H:%M:%S} UTC, when time may change the answer, or when the cluster changes"
-    if not message and tried_at is None:
+    if requeue_at is None and not message and tried_at is None:
         return "when its scheduler takes it"
-    at_latest = tried_at + _LONGEST_WAIT if tried_at else None
-    if at_latest is not None and at_latest > now:
-        return f"when the cluster changes, at {at_latest:%H:%M:%S} UTC at the latest"
+    return _next_by_clock(tried_at, requeue_at, now)
+
+
+def _next_by_clock(tried_at: datetime | None, requeue_at: datetime | None, now: datetime) -> str:
+    """Return when a Pod of kube-scheduler is tried next: it retries after five minutes, however late time may change the answer."""
+    at_latest = tried_at + _LONGEST_WAIT if tried_at else now
+    changes_at = requeue_at if requeue_at is not None and requeue_at > now else None
+    said = f"{changes_at:%Y-%m-%d %H:%M:%S} UTC" if changes_at else ""
+    if changes_at and not now < at_latest < changes_at:
+        return f"at {said}, when time may change the answer, or when the cluster changes"
+    if at_latest > now:
+        later = f"; time may change the answer at {said}" if said else ""
+        return f"when the cluster changes, at {at_latest:%H:%M:%S} UTC at the latest{later}"
     return "when the cluster changes, else five minutes after the last try"
 
 

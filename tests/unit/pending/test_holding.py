@@ -127,6 +127,14 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
         ({"requeue_at": NOW + timedelta(hours=1)}, "at 2026-05-01 13:00:00 UTC, when time may change the answer"),
         ({"message": ""}, "when its scheduler takes it"),
         ({"tried_at": NOW - timedelta(minutes=1)}, "at 12:04:00 UTC at the latest"),
+        (
+            {"tried_at": NOW - timedelta(minutes=1), "requeue_at": NOW + timedelta(hours=1)},
+            "at 12:04:00 UTC at the latest; time may change the answer at 2026-05-01 13:00:00 UTC",
+        ),
+        (
+            {"tried_at": NOW - timedelta(minutes=1), "requeue_at": NOW + timedelta(minutes=2)},
+            "at 2026-05-01 12:02:00 UTC, when time may change the answer",
+        ),
         ({"tried_at": NOW - timedelta(minutes=9)}, "else five minutes after the last try"),
     ],
 )
