@@ -324,7 +324,8 @@ def _test(
     alone = Cycle(pod=Pod.from_json(sample.pod), snapshot=small, now=now, give_way=cycle.give_way)
     answer = _decided(rule_set, alone)
     as_given = answer if given is None or given is rule_set else _decided(given, alone)
-    if answer.missed or as_given.missed:
+    as_sampled = _decided(given or rule_set, _with_all_members(sample, alone, pod, labels, masks))
+    if answer.missed or as_given.missed or as_sampled.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     test: dict[str, Any] = {"name": _name(pod, answer.best, answer.feasible), "pod": sample.pod, "nodes": sample.nodes}
     test |= {"pods": sample.pods} if sample.pods else {}
@@ -333,8 +334,19 @@ def _test(
     test |= {"now": now.strftime("%Y-%m-%dT%H:%M:%SZ")} if _mentions(_NOW, rule_set) else {}
     test["expect"] = _expected(answer)
     whole = {name for each in both if each.draft.feasible for name in each.nodes}
-    notes = [*_left_out(sample, set(as_given.feasible), whole), *_said_otherwise(answer, as_given)]
-    return test, [*notes, *_said_masked(masked)]
+    notes = [*_left_out(sample, set(as_sampled.feasible), whole), *_said_without_members(as_given, as_sampled)]
+    return test, [*notes, *_said_otherwise(answer, as_given), *_said_masked(masked)]
+
+
+def _with_all_members(
+    sample: "_Sample", alone: Cycle, pod: Pod, labels: Mapping[str, Mapping[str, str]], masks: Masks
+) -> Cycle:
+    """Return the cycle of a test with all members of the Pod and the nodes, also those that the test leaves out."""
+    nodes = [Node.from_json(masks.json(info.node.json, Found())) for info in sample.infos]
+    whole = Snapshot.of(nodes, map(Pod.from_json, sample.pods), labels)
+    return Cycle(
+        pod=Pod.from_json(masks.json(pod.json, Found())), snapshot=whole, now=alone.now, give_way=alone.give_way
+    )
 
 
 class _Sample(NamedTuple):
@@ -376,6 +388,18 @@ def _expected(answer: Answer) -> dict[str, Any]:
     expect |= {"best": answer.best} if answer.best else {}
     reasons = {name: status.reason for name, status in answer.refused()}
     return expect | ({"reasons": dict(sorted(reasons.items()))} if reasons else {})
+
+
+def _said_without_members(as_given: Answer, as_sampled: Answer) -> list[str]:
+    """Return a sentence about the nodes that the rules judge by members that the test leaves out; nothing where there are none."""
+    others = sorted(set(as_given.feasible) ^ set(as_sampled.feasible))
+    if not others:
+        return []
+    said = (
+        f"The rules judge {_some(others)} by members that the test leaves out, such as env and args of containers or addresses of "
+        "nodes: what it expects isn't what they say"
+    )
+    return [said]
 
 
 def _said_otherwise(answer: Answer, as_given: Answer) -> list[str]:
@@ -436,12 +460,12 @@ def _mentions(name: re.Pattern[str], rule_set: CompiledRuleSet) -> bool:
 
 _NOISE = ("managedFields", "resourceVersion", "uid", "generation", "selfLink", "generateName")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-# Members of a container that no rule reads, and that may be secret.
+# Members of a container that may be secret, and that rules seldom read.
 _OF_CONTAINERS = (
     *("env", "envFrom", "command", "args", "volumeMounts", "livenessProbe", "readinessProbe", "startupProbe"),
     *("lifecycle", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy"),
 )
-# Members of a node's status that no rule reads, besides images, which are many.
+# Members of a node's status that rules seldom read, and images, which are many.
 _OF_STATUS = ("images", "addresses", "daemonEndpoints", "volumesInUse", "volumesAttached")
 _TOKENS = "kube-api-access-"
 

@@ -99,6 +99,23 @@ def test_a_pod_that_runs_is_tried_as_it_would_be_made_anew() -> None:
     assert both.live.judged.feasible == both.draft.judged.feasible == {"n1", "n2"}
 
 
+def test_a_test_without_a_member_that_the_rules_read_says_so() -> None:
+    """Values of env may be secret, so the test doesn't have them."""
+    named = "pod.spec.containers.all(c, c.?env.orValue([]).exists(each, each.name == 'TEAM'))"
+    rules = make_rule_set("web", filters=[{"name": "named", "expression": named, "reason": "no team"}])
+    publish_all(rules, make_assignment("all", "web"))
+    pod = make_pod("p")
+    pod["spec"]["containers"] = [{"name": "main", "env": [{"name": "TEAM", "value": "data"}]}]
+    found = preview(pod, "web", rules_of(None), Snapshot.of([Node.from_json(make_node("n1"))]))
+    assert found.draft.judged.feasible == {"n1"}
+    assert found.test["expect"]["feasible"] == []
+    (note,) = found.notes
+    assert note == (
+        "The rules judge n1 by members that the test leaves out, such as env and args of containers or addresses of nodes: "
+        "what it expects isn't what they say"
+    )
+
+
 def test_a_draft_that_says_the_same_is_said_to(change: Change) -> None:
     pod = make_pod("free")
     found = preview(pod, "web", rules_of(change.pk), cluster())
