@@ -6,7 +6,6 @@ prints this process's time, and the kernel's share of it: the median and the bes
 caller notices.
 """
 
-import argparse
 import os
 import selectors
 import socket
@@ -15,6 +14,7 @@ from contextlib import ExitStack
 from statistics import median
 from unittest import mock
 
+from bench.arguments import parse_no_arguments
 from bench.running import machine
 from scheduler.http_server import server as module
 from scheduler.http_server.body import Budget, WholeBody
@@ -69,7 +69,7 @@ def _turn_until_all_are_taken(server: Server, sock: socket.socket) -> None:
 
 def main() -> None:
     """Measure and print."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     print(f"{machine()}; load average {os.getloadavg()[0]:.1f}")
     # On a busy machine the round's time limit for strangers could pass before it is used.
     with mock.patch.object(module, "STRANGERS_SECONDS", 1.0):

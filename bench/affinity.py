@@ -6,13 +6,13 @@ preferred. Beside them it prints the time if each term is evaluated, as kube-sch
 between two measurements. The aim: four thousand workloads cost at most three times as much as ten.
 """
 
-import argparse
 from collections.abc import Callable
 from statistics import median
 from time import thread_time
 from typing import Any
 from unittest.mock import patch
 
+from bench.arguments import parse_no_arguments
 from bench.running import machine
 from policies.engine.decision import EPOCH
 from policies.engine.filters.registry import BUILTIN_FILTERS
@@ -72,7 +72,7 @@ def measure(workloads: int) -> dict[tuple[str, bool], float]:
 
 def main() -> None:
     """Measure and print."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     print(machine())
     print(f"anti-affinity of those that are there; {_NODES:,} nodes; microseconds, each term asked in brackets\n")
     print(f"{'workloads':>26}" + "".join(f"{size:>18,}" for size in SIZES) + "   growth (aim)")

@@ -5,12 +5,12 @@ aim. It prints the same for canaries that all match, and the time to compile 2,0
 200 rule sets. Half of the Pods match an Assignment. Figures depend on this machine's processor: compare only those of one run.
 """
 
-import argparse
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+from bench.arguments import parse_no_arguments
 from bench.running import machine
 from policies.engine.decision import EPOCH, CompiledRevision
 from policies.engine.objects.pod import Pod
@@ -84,7 +84,7 @@ def compiling(revision: Revision) -> float:
 
 def main() -> None:
     """Print the results."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     print(machine())
     for kind, match in MATCHES.items():
         found = [choosing(assignments(size, match), size) for size in SIZES]

@@ -4,11 +4,11 @@
 milliseconds of each, and the time of the first check, which starts the checking process.
 """
 
-import argparse
 from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
+from bench.arguments import parse_no_arguments
 from policies import checking
 from policies.engine.ruleset import API_VERSION
 from policies.engine.validation import read_rule_set
@@ -37,7 +37,7 @@ def _milliseconds(check: Callable[[object], object], document: object) -> float:
 
 def main() -> None:
     """Measure and print."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     print(f"the first check, which starts the process: {_milliseconds(checking.read_rule_set, document_of(1)):,.0f} ms")
     print(f"{'rules':>6} {'here':>8} {'apart':>8} {'more':>8}   milliseconds, median of {_ROUNDS}")
     for rules in (1, 10, 100):

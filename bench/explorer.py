@@ -3,11 +3,11 @@
 `python -m bench.explorer`; the aim is 100 ms and 8 queries at 5,000 nodes. Half a minute, most of it migrating.
 """
 
-import argparse
 import time
 from typing import Any
 
 import tests.environment  # noqa: F401 - settings of tests, before Django reads them
+from bench.arguments import parse_no_arguments
 
 REPEATS = 15
 AIM_MILLISECONDS, AIM_QUERIES = 100, 8
@@ -16,7 +16,7 @@ SIZES = (10, 1_200, 5_000)
 
 def main() -> None:
     """Measure and print."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     import os
 
     import django

@@ -1,6 +1,5 @@
 """The cost of checking whether a call comes from a web page: `python -m bench.origin`. CPU time, median of 21 runs."""
 
-import argparse
 import os
 import statistics
 import time
@@ -11,12 +10,14 @@ os.environ.setdefault("BERTH_LOCAL", "true")
 
 import django
 
+from bench.arguments import parse_no_arguments
+
 CALLS = 20_000
 
 
 def main() -> None:
     """Print microseconds a call."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     django.setup()
     from rest_framework.request import Request
     from rest_framework.views import APIView

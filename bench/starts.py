@@ -6,7 +6,6 @@ Beside the elapsed seconds it prints processor seconds, which are the same on a 
 process that checks documents for it. `manage.py` gets an empty database of its own, and no cluster.
 """
 
-import argparse
 import os
 import resource
 import statistics
@@ -15,6 +14,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from bench.arguments import parse_no_arguments
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = 7
@@ -57,7 +58,7 @@ COMMANDS = [
 
 def main() -> None:
     """Print the medians of each beside its aim."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     with tempfile.TemporaryDirectory() as state:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "berth" / "src"), "BERTH_STATE_DIR": state}
         environment = {name: value for name, value in environment.items() if name not in OF_OTHERS}

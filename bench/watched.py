@@ -5,7 +5,6 @@ thread's time, the ratio of the time without the cache, and bytes an object. The
 ratio is the noise.
 """
 
-import argparse
 import gc
 import os
 import tempfile
@@ -17,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from bench.arguments import parse_no_arguments
 from bench.memories import Change, patched, uncached
 
 POD_BATCH = 200
@@ -103,7 +103,7 @@ def _bytes_each(texts: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Any]
 
 def main() -> None:
     """Print the tables."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    parse_no_arguments(__doc__)
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as name:
         os.environ |= {
             "DJANGO_SETTINGS_MODULE": "controlplane.settings",

@@ -4,6 +4,10 @@ from collections.abc import Iterable
 
 from prometheus_client import Counter, Gauge, Histogram
 
+# For log lines about metrics that need the database, while it is away: each request of /metrics would leave some, and
+# `controlplane.logs` limits lines with this outcome, as those of calls that can't be answered.
+WITHOUT_DATABASE = {"outcome": "not_ready"}
+
 CALLS = Counter("berth_extender_calls", "Calls of kube-scheduler", ["verb", "outcome"])
 SECONDS = Histogram(
     "berth_extender_seconds",

@@ -123,13 +123,17 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     """Show a webhook and its deliveries, and change it."""
     row = get_object_or_404(Webhook, pk=number)
     typed = {"name": row.name, "format": row.format, "kinds": row.kinds, "is_active": row.is_active}
-    form = ChangeForm(request.POST or None, initial=typed | {"seen": keeping.digest_of_webhook(row)})
+    # After a refusal, the buttons still compare with what was looked at.
+    seen = request.POST.get("seen") or keeping.digest_of_webhook(row)
+    form = ChangeForm(request.POST or None, initial=typed | {"seen": seen})
     if request.method == "POST" and form.is_valid():
         try:
             # A request without a digest matches no state.
-            seen = form.cleaned_data["seen"] or "none"
-            keeping.change_webhook(row, form.wanted(), by=person(request), expected_digest=seen)
+            looked_at = form.cleaned_data["seen"] or "none"
+            keeping.change_webhook(row, form.wanted(), by=person(request), expected_digest=looked_at)
         except keeping.WebhookError as error:
+            if not Webhook.objects.filter(pk=number).exists():
+                return _refused(request, number, error)
             form.add_error(None, str(error))
         else:
             messages.success(request, f"Webhook {row.name} was changed.")
@@ -138,12 +142,11 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     log = row.deliveries.select_related("notice").order_by("-pk")
     log = log.filter(pk__lt=asked["before"]) if asked else log
     found = [] if faults else list(log[: _PER_PAGE + 1])
-    hook = _with_proof().get(pk=row.pk)
     context = {
         **admin.site.each_context(request),
         "title": f"Webhook {row.name}",
-        "hook": hook,
-        "seen": keeping.digest_of_webhook(hook),
+        "hook": _with_proof().get(pk=row.pk),
+        "seen": seen,
         "form": form,
         "deliveries": found[:_PER_PAGE],
         "before": found[_PER_PAGE - 1].pk if len(found) > _PER_PAGE else 0,

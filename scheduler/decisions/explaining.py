@@ -194,8 +194,8 @@ def _table(matrix: Matrix, node: str) -> dict[str, Any]:
 
 
 def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
-    """Return the rule set as it was, with the params in force; None if it was deleted, or isn't known any more."""
-    if _is_revision_lost(decision):
+    """Return the rule set as it was, with the params in force; None if it was deleted, or a restore lost the Decision's Revision."""
+    if not decision.rule_set_version or _is_revision_lost(decision):
         return None
     found = RuleSetVersion.objects.filter(rule_set__name=decision.rule_set, number=decision.rule_set_version)
     version = found.select_related("rule_set").prefetch_related("rules").first()
@@ -208,10 +208,10 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
 
 def _held(decision: Decision) -> RuleSet | None:
     """Return the rule set as the Decision's Revision held it: in two queries."""
-    if not decision.rule_set_version or _is_revision_lost(decision):
+    if not decision.rule_set_version:
         return None
     try:
-        found = rule_set_held(decision.rule_set, decision.revision)
+        found = rule_set_held(decision.rule_set, decision.revision, revision_digest_of(decision))
     except msgspec.DecodeError:
         return None
     return found if found and found.version == decision.rule_set_version else None

@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from scheduler.decisions.missing import absent
+from scheduler.metrics import WITHOUT_DATABASE
 from scheduler.models import DeadLetter
 
 logger = logging.getLogger("berth.decisions")
@@ -21,8 +22,9 @@ class _Gaps(Collector):
             unread = DeadLetter.objects.count()
         except DatabaseError as error:
             connection.close()
-            more = {"outcome": "not_ready"}
-            logger.warning("lost Decisions can't be counted, the database is unreachable: %s", error, extra=more)
+            logger.warning(
+                "lost Decisions can't be counted, the database is unreachable: %s", error, extra=WITHOUT_DATABASE
+            )
             return []
         return [
             CounterMetricFamily("berth_decisions_lost", "Decisions that were answered but are lost", gone.lost),

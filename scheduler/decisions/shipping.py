@@ -211,7 +211,7 @@ class Shipper:
         self._sources = [self._own]
         self._in_redis = 0
         self._redis_away = Trouble()
-        # Whether the last step ended with another fault, such as that of a file.
+        # Whether a fault other than Redis', such as that of a file, ended the last step that didn't wait for Redis.
         self._is_stuck = False
         self._policy_known = False
         self._asked_at = self._house_kept_at = self._taken_over_at = -1e9

@@ -61,7 +61,7 @@ def check(*, scheduler_config: Path | None = None, urls: tuple[str, ...] = (), q
             processes.last_call(calls),
             records.recorded(),
             *records.replica(),
-            processes.ticks(),
+            processes.ticks(may_report=not refusing),
             ledger_part(datetime.now(UTC)),
             records.storage(),
             live_rules.changes(),

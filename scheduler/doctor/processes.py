@@ -142,12 +142,17 @@ def _seen(verb: str, calls: list[LastCall]) -> str:
     return f"{verb} ({newest.ago})" if newest.is_old else verb
 
 
-def ticks() -> Part:
-    """Return whether beat's ticks reach a worker: the tick for waiting Pods records its time even if the API server is unavailable."""
+def ticks(*, may_report: bool) -> Part:
+    """Return whether beat's ticks reach a worker: the tick for waiting Pods records its time even if the API server is unavailable.
+
+    Args:
+        may_report: whether the database takes these times.
+    """
+    remedy = _NO_TICKS if may_report else _TO_LET_WRITE
     look = PendingLook.objects.first()
     newest = max((at for at in (look.looked_at, look.fault_at) if at), default=None) if look else None
     if newest is None:
-        return Part("beat", "unknown", "no worker has received a tick yet", _NO_TICKS)
+        return Part("beat", "unknown", "no worker has received a tick yet", remedy)
     if (silent := datetime.now(UTC) - newest) > _TICKS_STOPPED:
-        return Part("beat", "error", f"no worker has received a tick since {newest:%Y-%m-%d %H:%M} UTC", _NO_TICKS)
+        return Part("beat", "error", f"no worker has received a tick since {newest:%Y-%m-%d %H:%M} UTC", remedy)
     return Part("beat", "ok", f"workers receive its ticks; the last one {ago(max(silent.total_seconds(), 0.0))}")

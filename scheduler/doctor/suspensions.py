@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from policies.engine.ruleset import Exemption
 from policies.publishing import Suspended, ending_soon, suspended
+from scheduler.metrics import WITHOUT_DATABASE
 
 logger = logging.getLogger("berth.suspensions")
 
@@ -44,8 +45,7 @@ class _Ends(Collector):
         try:
             found = suspended(timezone.now())
         except DatabaseError as error:
-            more = {"outcome": "not_ready"}
-            logger.warning("Pauses can't be listed, the database is unreachable: %s", error, extra=more)
+            logger.warning("Pauses can't be listed, the database is unreachable: %s", error, extra=WITHOUT_DATABASE)
             return []
         for each in found:
             labels = [type(each.value).__name__, each.value.name]

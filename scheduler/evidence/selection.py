@@ -89,6 +89,8 @@ def fault_of(case: Case, now: datetime) -> str:
         return "The time ends before it begins."
     if case.first and case.first > now:
         return f"The time begins in the future: it is {now:%Y-%m-%d %H:%M:%S} UTC now."
+    if "/" in case.pod_namespace + case.pod_name:
+        return "Names of Pods and namespaces have no “/”: give the namespace and the Pod's name apart."
     # The event of the export keeps these for good, on pages and in terminals.
     if said := fault_of_words(case.pod_namespace, case.pod_name, case.pod_uid):
         return said

@@ -3,6 +3,7 @@
 A file `LOG.checkpoints` has a line of JSON for each: {"at", "note"}.
 """
 
+import fcntl
 import http.client
 import json
 import logging
@@ -62,19 +63,29 @@ def publish(log: str, note: str, at: datetime) -> None:
 def _append(path: Path, line: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
-        _cut_off_half_a_line(file)
+        # Another process, such as a command's, may append at the same moment.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        _end_last_line(file)
         file.write(f"{line}\n".encode())
         file.flush()
         os.fsync(file.fileno())
 
 
-def _cut_off_half_a_line(file: IO[bytes]) -> None:
-    """Cut off what a full disk or a power failure left of a line: with the next line it would make one that nobody can read."""
+def _end_last_line(file: IO[bytes]) -> None:
+    """End a checkpoint that lacks its end of line, and cut off what a full disk or a power failure left of one.
+
+    With the next line it would make one that nobody can read.
+    """
     size = file.seek(0, os.SEEK_END)
     file.seek(max(size - _LONGEST_LINE, 0))
-    _whole, _end, half = file.read().rpartition(b"\n")
-    if len(half) < _LONGEST_LINE:
-        file.truncate(size - len(half))
+    _whole, _end, last = file.read().rpartition(b"\n")
+    if not last or len(last) >= _LONGEST_LINE:
+        return
+    if _note_in(last.decode(errors="replace")):
+        file.write(b"\n")
+        return
+    logger.warning("%s ends with %s bytes of a line that was never finished; they are cut off", file.name, len(last))
+    file.truncate(size - len(last))
 
 
 _OPENER = urllib.request.build_opener(NoRedirects)

@@ -211,7 +211,10 @@ def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
             words = f"{outcome.state}: {message}" if message else outcome.state
             logger.info("PriorityClass %s is %s", outcome.step.name, words)
     # What came to the cluster since somebody asked isn't overwritten unseen, neither now nor by a later look.
-    if _ends_request(outcome) or (row is not None and row.overwrite and _has_moved(row, outcome.found)):
+    if _ends_request(outcome):
+        fields["overwrite"] = False
+    elif row is not None and row.overwrite and _has_moved(row, outcome.found):
+        logger.info("PriorityClass %s isn't put back: it was changed again after somebody asked", outcome.step.name)
         fields["overwrite"] = False
     ClusterPriorityClass.objects.update_or_create(name=outcome.step.name, defaults=fields | {"looked_at": Now()})
 

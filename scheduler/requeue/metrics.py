@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from scheduler.metrics import WITHOUT_DATABASE
 from scheduler.models import Requeue
 
 logger = logging.getLogger("berth.requeue")
@@ -23,8 +24,7 @@ class _Requeues(Collector):
             rows = Requeue.objects.order_by("cause").values_list("cause").annotate(pods=Sum("pods"))
             found = dict(rows)
         except DatabaseError as error:
-            more = {"outcome": "not_ready"}
-            logger.warning("requeues can't be counted, the database is unreachable: %s", error, extra=more)
+            logger.warning("requeues can't be counted, the database is unreachable: %s", error, extra=WITHOUT_DATABASE)
             return []
         for cause in CAUSES:
             family.add_metric([cause], found.get(cause, 0))

@@ -69,10 +69,10 @@ def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str
         expected_digest: `digest_of_webhook` when that person looked; if it is empty, nothing is compared.
 
     Raises:
-        WebhookError: the name is taken, the URL is invalid, or somebody changed it since that person looked.
+        WebhookError: the name is taken, the URL is invalid, or somebody changed or removed it since that person looked.
     """
-    present = Webhook.objects.select_for_update().filter(pk=row.pk).first()
-    if expected_digest and (present is None or digest_of_webhook(present) != expected_digest):
+    present = _locked(row)
+    if expected_digest and digest_of_webhook(present) != expected_digest:
         message = f"Somebody changed {row.name} since you opened this page. Open it again, and make your changes there."
         raise WebhookError(message)
     if wanted.url:

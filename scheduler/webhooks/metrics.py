@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from scheduler.metrics import WITHOUT_DATABASE
 from scheduler.models import Delivery, Webhook
 
 logger = logging.getLogger("berth.webhooks")
@@ -30,8 +31,9 @@ class _Webhooks(Collector):
             found = list(Webhook.objects.filter(is_active=True).order_by("pk"))
         except DatabaseError as error:
             connection.close()
-            more = {"outcome": "not_ready"}
-            logger.warning("deliveries can't be counted, the database is unreachable: %s", error, extra=more)
+            logger.warning(
+                "deliveries can't be counted, the database is unreachable: %s", error, extra=WITHOUT_DATABASE
+            )
             return []
         for row in found:
             now = timezone.now()

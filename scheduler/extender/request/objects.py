@@ -40,7 +40,7 @@ def read_pod(raw: msgspec.Raw) -> Pod:
     """Make a Pod from its JSON.
 
     Raises:
-        WireError: the JSON isn't a Pod, or is larger than any Pod can be.
+        WireError: the JSON isn't a Pod, is larger than any Pod can be, or has a name that Kubernetes doesn't take.
     """
     _check_size(raw)
     try:
@@ -102,7 +102,7 @@ class NodeCache:
         """Make Nodes from their JSON, in order.
 
         Raises:
-            WireError: an item isn't a Node, or has no name.
+            WireError: an item isn't a Node, or has no name that Kubernetes takes.
         """
         nodes = list(map(self._nodes.get, items))
         if None in nodes:
@@ -114,7 +114,7 @@ class NodeCache:
         """Make a Node from its JSON; `index` is its place in the body.
 
         Raises:
-            WireError: the item isn't a Node, or has no name.
+            WireError: the item isn't a Node, or has no name that Kubernetes takes.
         """
         return self._nodes.get(item) or self._learn(item, index)
 

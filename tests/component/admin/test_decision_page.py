@@ -13,11 +13,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from policies.engine.decision import CompiledRuleSet, decide
+from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
+from policies.publishing import current_revision
 from scheduler.decisions.record import NodesEntry
 from scheduler.models import Decision
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_rule_set
@@ -52,7 +53,8 @@ def decided(number: int, *, publishes: bool = True, **fields: Any) -> Decision:
     answer = decide(rule_set, Cycle(pod=pod, snapshot=snapshot, now=AT, params={}), snapshot.table.all_rows())
     names = [info.name for info in snapshot.table.infos]
     entry = NodesEntry(verb="schedule", pod=pod, now=AT, assignment=make_assignment(), rule_set=rule_set,
-                       snapshot=snapshot, names=names, answer=answer)  # fmt: skip
+                       snapshot=snapshot, names=names, answer=answer,
+                       revision=CompiledRevision(current_revision()))  # fmt: skip
     return row_of(entry, sequence=Decision.objects.count() + 1, **({"revision": 1} | fields))
 
 

@@ -255,6 +255,19 @@ def test_half_a_line_that_a_full_disk_left_outside_damages_no_later_checkpoint(
     assert faults(ledgered.verify(keys=known_verifiers())) == []
 
 
+def test_a_whole_checkpoint_outside_that_lacks_its_end_of_line_is_kept(environment: Any, ledgered: Ledgered) -> None:
+    file = ledgered.outside / "decisions.checkpoints"
+    ledgered.record(1)
+    sign_checkpoints(AT)
+    before = file.read_bytes()
+    file.write_bytes(before.removesuffix(b"\n"))
+    ledgered.record(1)
+    sign_checkpoints(AT)
+    assert file.read_bytes().startswith(before)
+    assert len(file.read_bytes().splitlines()) == 2
+    assert faults(ledgered.verify(keys=known_verifiers())) == []
+
+
 def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_counts(environment: Any, ledgered: Ledgered) -> None:
     ledgered.record(2)
     sign_checkpoints(AT)

@@ -134,6 +134,7 @@ def test_nobody_but_auditors_exports(
         ({"change": "99"}, "There is no Change 99."),
         ({"first": "yesterday"}, "Enter a valid date/time."),
         ({"pod_name": "x" * 254}, "at most 253 characters"),
+        ({"pod_name": "shop/web-1"}, "have no “/”: give the namespace"),
         ({"pod_namespace": "shop\u202e"}, "U+202E, which displays it in another order: remove it."),
         ({"pod_uid": "a\u200bb"}, "U+200B, which is invisible"),
     ],

@@ -138,6 +138,32 @@ def test_an_older_page_removes_no_webhook_that_a_colleague_has_changed(root: Cli
     assert Webhook.objects.count() == 1
 
 
+def test_one_that_a_colleague_removes_while_it_is_saved_is_said_to_be_gone(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, _ = made(root)
+    seen = seen_on(root, row)
+
+    def removed_meanwhile(_: HttpRequest) -> str:
+        row.delete()
+        return "root"
+
+    monkeypatch.setattr("scheduler.admin.webhooks.person", removed_meanwhile)
+    answer = root.post(f"{LIST}{row.pk}/", FORM | {"name": "chat"} | seen, follow=True)
+    assert "Webhook ci was removed meanwhile." in text_of(answer)
+    assert not Webhook.objects.exists()
+
+
+def test_a_refused_page_removes_nothing_that_it_did_not_show(root: Client) -> None:
+    row, _ = made(root)
+    seen = seen_on(root, row)
+    root.post(page(row), FORM | {"name": "chat"} | seen)
+    refused = root.post(page(row), FORM | {"name": "mine"} | seen)
+    assert "Somebody changed chat since you opened this page" in text_of(refused)
+    root.post(page(row, "delete/"), {"seen": refused.context["seen"]})
+    assert Webhook.objects.count() == 1
+
+
 def test_a_name_is_taken_once(root: Client) -> None:
     made(root)
     assert "There is a webhook ci already" in text_of(root.post(ADD, FORM))

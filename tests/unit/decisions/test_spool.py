@@ -1,7 +1,7 @@
 """The spool: what was appended is on disk, whole or not at all; what is corrupt harms nothing before it."""
 
+import errno
 import os
-import resource
 import subprocess
 import sys
 import threading
@@ -75,15 +75,17 @@ class TestAppend:
         spool.open()
         spool.append([(Kind.DECISION, [b"first"])])
         assert synced.wait(10)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-            synced.clear()
-            spool.append([(Kind.DECISION, [b"second"])])
-            assert synced.wait(10)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            spool.close()
+
+        def refuse(*_: object) -> int:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        for name in ("dup", "open"):
+            monkeypatch.setattr(os, name, refuse)
+        synced.clear()
+        spool.append([(Kind.DECISION, [b"second"])])
+        assert synced.wait(10)
+        monkeypatch.undo()
+        spool.close()
 
     def test_a_record_larger_than_a_segment_has_one_of_its_own(self, spool: Spool) -> None:
         for size in (10, 5_000_000, 10):
