@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change, ChangeEvent, GateRun, Revision
-from policies.publishing import Edit, OnBehalf, PublishingError, schedules
+from policies.publishing import Edit, OnBehalf, OvertakenError, PublishingError, schedules
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import get, publish_all
 from tests.component.policies.people import person
@@ -185,6 +185,21 @@ class TestGoingLive:
             scheduled(change, alice, now - HOUR)
         with pytest.raises(PublishingError, match="It would go live after it goes back"):
             scheduled(change, alice, now + 2 * HOUR, back_at=now + HOUR)
+
+    def test_a_time_that_is_sent_twice_is_set_or_taken_back_once(self, alice: User, now: datetime) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        for at, seen in [(now + HOUR, None), (None, now + HOUR)]:
+            for _ in range(2):
+                do(change, publishing.schedule_change, alice, publish_at=at, expected_at=seen)
+        assert change.events.filter(act="schedule").count() == 2
+
+    def test_a_time_that_an_edit_ended_is_not_taken_for_one_that_is_sent_twice(
+        self, alice: User, now: datetime
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        do(change, publishing.edit_change, person("bob", "Operator"), edits=[Edit.of(make_rule_set("web", **B))])
+        with pytest.raises(OvertakenError, match="Somebody changed the time"):
+            do(change, publishing.schedule_change, alice, publish_at=now + HOUR, expected_at=None)
 
     @pytest.mark.parametrize("to", [None, 2 * HOUR])
     def test_a_time_that_is_taken_back_or_set_anew_while_its_documents_are_checked_is_not_kept(
