@@ -367,6 +367,22 @@ def test_one_page_leads_to_the_end_and_to_who_approved_the_rules(
     assert "dave" not in text
 
 
+def test_who_let_a_pod_onto_its_node_answers_for_it_and_not_who_refused_it_before_or_asked_about_it_later(
+    history: History, asking: Asking
+) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    approved(rules("web"))
+    key = asking.filter(pod(), snapshot(n1="web"))
+    asking.bind(pod())
+    publish_all(rules("ops"), by="erin")
+    asking.filter(pod(), snapshot(n1="web"))
+    Outcome.objects.create(kind="bound", at=AT, process="p", pod_namespace="default", pod_name="web-1", pod_uid="u1",
+                           node_name="n1", by="default-scheduler", decision=uuid.UUID(key))  # fmt: skip
+    story = told(history)
+    assert story.decided_by == key
+    assert ("RuleSet", "alice") in [(each.kind, each.published_by) for each in story.provenance]
+
+
 def test_who_paused_the_rules_answers_for_a_pod_that_got_its_node_meanwhile(history: History, auditor: Client) -> None:
     approved(rules("web"))
     live: list[Any] = [make_assignment("all", "team", match={}), make_pause("storm", "RuleSet/team")]
