@@ -10,6 +10,7 @@ from django.db import DatabaseError
 from prometheus_client import generate_latest
 
 from policies.engine.objects.pod import Pod
+from policies.models import AuditEvent
 from scheduler.admin.decisions import lost_sentence
 from scheduler.decisions.metrics import GAPS
 from scheduler.decisions.missing import REASON, SILENT, database_now, missing, note_missing, note_numbered
@@ -242,6 +243,17 @@ def heartbeat(numbered: list[int]) -> Heartbeat:
         spooled=lambda: Depth(0, 0),
         more=lambda: None,
     )
+
+
+def test_the_first_heartbeat_lists_the_process_and_records_its_start_once_though_its_row_is_deleted() -> None:
+    made = heartbeat([0])
+    for _ in range(2):
+        made.write()
+        assert Process.objects.get().id == made.process_id
+        Process.objects.all().delete()
+    assert list(AuditEvent.objects.filter(kind="process.start").values_list("thing_name", flat=True)) == [
+        made.process_id
+    ]
 
 
 def test_the_heartbeat_writes_how_many_decisions_there_are_when_there_are_more() -> None:
