@@ -34,10 +34,10 @@ NAMES = ["n1", "n2", "n3"]
 IN_VAIN = Refusal("last", "Error", NOT_IN_TIME.reason, ["n2", "n3"])
 
 
-def decided(history: History, *, choice: str, rules: int) -> Decision:
-    """A Decision for which there was time for so many rules: the first refuses n1."""
+def decided(history: History, *, choice: str, rules: int, first: str = "node.metadata.name != 'n1'") -> Decision:
+    """A Decision for which there was time for so many rules: the first refuses n1, or others."""
     filters = [
-        {"name": "first", "expression": "node.metadata.name != 'n1'", "reason": "no"},
+        {"name": "first", "expression": first, "reason": "no"},
         {"name": "last", "expression": "true", "reason": "never"},
     ]
     publish_all(make_rule_set(filters=filters, failures={"deadline": choice}), make_assignment())
@@ -87,6 +87,12 @@ def test_the_stories_of_the_pod_and_of_a_node_count_them_as_refused(refused: Dec
     found = node_story("n2", Search())
     assert (found.accepted, found.refused) == (0, 1)
     assert [(each.rule, each.reason) for each in found.reasons] == [("last", NOT_IN_TIME.reason)]
+
+
+def test_the_story_of_a_node_that_there_was_no_time_for_names_no_rule_that_refused_more_nodes(history: History) -> None:
+    decided(history, choice="refuse", rules=1, first="node.metadata.name == 'n3'")
+    assert [each.rule for each in node_story("n3", Search()).reasons] == ["last"]
+    assert [each.rule for each in node_story("n1", Search()).reasons] == ["first"]
 
 
 def test_beside_another_decision_they_are_refused(refused: Decision) -> None:
