@@ -286,6 +286,16 @@ class TestTheDead:
         world.ship(20)
         assert folder.exists()
 
+    def test_the_segments_of_it_that_are_stored_go_while_the_others_wait(self, world: World) -> None:
+        segments = leave(world.root, "dead", *numbered(30))
+        world.ship(30)
+        numbers = segments.numbers()
+        world.store(15, writer="dead")
+        position, _ = world.stored["dead"]  # type: ignore[index]
+        world.ship()
+        assert numbers[0] < position.segment
+        assert segments.numbers() == [number for number in numbers if number >= position.segment]
+
     def test_it_begins_where_the_database_is(self, world: World) -> None:
         segments = leave(world.root, "dead", *numbered(3))
         end = segments.read(Position()).frames[1].end
