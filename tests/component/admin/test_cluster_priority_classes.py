@@ -348,3 +348,4 @@ def test_a_global_default_that_is_removed_and_stays_is_named_before_another_is_p
         look_now(server)
     assert ("new" not in server.classes) is is_in_the_way
     assert bool(publishing.cluster_warnings([new.value], [])) is is_in_the_way
+    assert publishing.cluster_warnings([make_priority_class("plain", 3000)], []) == []
