@@ -12,12 +12,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from itertools import count, islice
 from typing import NamedTuple
 
 import msgspec
 
+from policies.engine.decision import CompiledRuleSet
 from policies.engine.objects.pod import Pod
 from policies.engine.preemption.dry_run import Preemption
 from policies.engine.rule import POD_GONE
@@ -30,6 +32,7 @@ from scheduler.binder.actions import (
     scheduled,
     write_condition,
 )
+from scheduler.binder.counted import MESSAGES, CountedBindings, Recount, counting_rules
 from scheduler.binder.cycle import Placement
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import BindingRefusedError, RemovalRefusedError, act
@@ -55,6 +58,8 @@ logger = logging.getLogger("berth.binding")
 
 # Threads that wait for responses: to conditions, and to look-ups of bindings that were not simply confirmed.
 _BINDING_THREADS = 4
+# Threads that bind Pods whose rules count Pods, one at a time: while one binds, the other waits, for which a process keeps the lock.
+_COUNTING_THREADS = 2
 
 # For each call. With the look-up that follows, it stays well below the 5 s between the end of one leader and the start of the next.
 BIND_TIMEOUT_SECONDS = 3.0
@@ -97,6 +102,7 @@ class _Binding(NamedTuple):
     target: Target
     node_uid: str
     decided_at: float
+    counting: CompiledRuleSet | None = None
 
 
 class APICalls:
@@ -111,9 +117,10 @@ class APICalls:
         queue: the Pods that wait.
         live: the live Snapshot, where assumed Pods are counted on their nodes.
         nominator: the nodes that preemption frees, and the Pods they are freed for.
+        counted: binds Pods whose rules count Pods; None where nobody else binds Pods by such rules.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it acts on
         self,
         *,
         client: Client,
@@ -124,6 +131,7 @@ class APICalls:
         queue: Queue,
         live: LiveSnapshot,
         nominator: Nominator,
+        counted: CountedBindings | None = None,
     ) -> None:
         self._client = client
         self._dispatcher = dispatcher
@@ -133,7 +141,9 @@ class APICalls:
         self._queue = queue
         self._live = live
         self._nominator = nominator
+        self._counted = counted
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
+        self._counted_work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
         # Conditions that couldn't be written for now, by the Pod's UID; and those that got no answer.
@@ -152,9 +162,10 @@ class APICalls:
         self._sent_again: set[str] = set()
         # How many Pods this process has bound.
         self.bound = 0
+        works = [self._work] * _BINDING_THREADS + [self._counted_work] * (_COUNTING_THREADS if counted else 0)
         self._threads = [
-            threading.Thread(target=self._run, name=f"berth-binder-{number}", daemon=True)
-            for number in range(_BINDING_THREADS)
+            threading.Thread(target=self._run, args=[work], name=f"berth-binder-{number}", daemon=True)
+            for number, work in enumerate(works)
         ]
 
     def start(self) -> None:
@@ -167,11 +178,12 @@ class APICalls:
         deadline = time.monotonic() + timeout_seconds
         for _ in self._threads:
             self._work.put(None)
+            self._counted_work.put(None)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _run(self) -> None:
-        while (task := self._work.get()) is not None:
+    def _run(self, work: queues.SimpleQueue[Callable[[], None] | None]) -> None:
+        while (task := work.get()) is not None:
             try:
                 task()
             except Exception:
@@ -182,7 +194,8 @@ class APICalls:
     def send(self, placement: Placement, now: float) -> None:
         """Bind a Pod. The threads that may block look up a binding that isn't simply confirmed."""
         # First: a Pod whose target is refused here must not count as being bound.
-        binding = _Binding(placement.pod, _target_of(placement), placement.node_uid, now)
+        counting = counting_rules(placement) if self._counted else None
+        binding = _Binding(placement.pod, _target_of(placement), placement.node_uid, now, counting)
         if self._hanging[placement.pod.namespace] < MOST_AGAIN:
             self._send(binding)
         else:  # it would most likely hang too, and take a connection from others
@@ -193,6 +206,9 @@ class APICalls:
         """Send a binding; `may_be_done` means that it was sent before with an unknown outcome."""
         target = binding.target
         self.in_flight[binding.pod.uid] = target.node_name
+        if self._counted and binding.counting:
+            self._counted_work.put(partial(self._bind_counted, self._counted, binding, may_be_done=may_be_done))
+            return
 
         def done(status: int, answer: bytes) -> None:
             if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
@@ -209,6 +225,32 @@ class APICalls:
             f"{target.path}/binding", binding_of(target), done, self._if_leading(binding, may_be_done=may_be_done)
         )
         self._dispatcher.send(request)
+
+    def _bind_counted(self, counted: CountedBindings, binding: _Binding, *, may_be_done: bool) -> None:
+        """Bind a Pod whose rules count Pods, in a thread that may block."""
+        if not self._if_leading(binding, may_be_done=may_be_done)():
+            return
+        found: Outcome | Recount = Outcome.UNKNOWN
+        try:
+            found = counted.bind(binding.pod, binding.target, binding.counting, may_be_done=may_be_done)  # type: ignore[arg-type] # it has them
+        finally:
+            outcome = found
+            self._tell(lambda now: self._on_counted(binding, outcome, now))
+
+    def _on_counted(self, binding: _Binding, outcome: Outcome | Recount, now: float) -> None:
+        if isinstance(outcome, Outcome):
+            self._on_outcome(binding, outcome, now)
+            return
+        pod, uid = binding.pod, binding.pod.uid
+        self._sent_again.discard(uid)
+        if uid not in self.in_flight:
+            return
+        BINDER_BINDINGS.labels(outcome.value).inc()
+        self._no_longer_in_flight(pod)
+        self.take_back(uid, now, placed_at=binding.decided_at)
+        if (waiting := self._queue.get(uid)) is not None:
+            waiting.message = MESSAGES[outcome]
+            self.say(waiting, Condition(SCHEDULER_ERROR, MESSAGES[outcome], waiting.nominated))
 
     def send_again(self, now: float) -> None:
         """Resend bindings with an unknown outcome. Each goes to the same node, so it does no harm if the Pod is bound already.

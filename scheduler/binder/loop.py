@@ -29,6 +29,7 @@ from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE,
 from policies.engine.scheduling import usable_rows
 from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
 from scheduler.binder.api_calls import APICalls, Message
+from scheduler.binder.counted import CountedBindings
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
 from scheduler.binder.nominator import Nominator
 from scheduler.binder.preemption_executor import notes_of
@@ -127,6 +128,7 @@ class Loop:
         expect: notes that a Pod is about to be preempted.
         deciding: a context manager around each Pod's cycle, so that background work gives way to it.
         conditions: returns the dependencies that are unavailable at the moment.
+        counted: binds Pods whose rules count Pods, in step with other processes; None where there are no others.
         node_label: key and value of the label that nodes must have to be used; None for all nodes.
         clock: monotonic seconds.
     """
@@ -147,6 +149,7 @@ class Loop:
         expect: Expect = _expect_nothing,
         deciding: Callable[[], AbstractContextManager[None]] = nullcontext,
         conditions: Callable[[], Conditions | None] = lambda: None,
+        counted: CountedBindings | None = None,
         node_label: tuple[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -176,6 +179,7 @@ class Loop:
             queue=self._queue,
             live=live,
             nominator=self._nominator,
+            counted=counted,
         )
         self._last_node = ""
         self._unrecorded = Trouble()

@@ -15,6 +15,7 @@ from policies.engine.failures import Conditions
 from policies.engine.objects.pod import Pod
 from scheduler.binder.actions import Events
 from scheduler.binder.api_calls import BIND_TIMEOUT_SECONDS
+from scheduler.binder.counted import CountedBindings
 from scheduler.binder.cycle import Placement, Profile, always_read
 from scheduler.binder.leader import Elector, StateLock, identity_of
 from scheduler.binder.loop import Loop
@@ -23,6 +24,7 @@ from scheduler.binder.recording import cycle_entry, offer_shadows
 from scheduler.binder.state import shown
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
+from scheduler.cluster.lease_lock import BINDING_LEASE, LeaseLock
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.cluster.waiting import pods_waiting_for
 from scheduler.decisions.recorder import Preemptor
@@ -85,6 +87,9 @@ class Runtime:
         )
         self.dispatcher = Dispatcher(client, timeout_seconds=BIND_TIMEOUT_SECONDS)
         self.events = Events(self.dispatcher)
+        lock = LeaseLock(
+            client, namespace=configured.lease_namespace, name=BINDING_LEASE, identity=self.heartbeat.process_id
+        )
         self.loop = Loop(
             client=client,
             live=self.live,
@@ -97,6 +102,7 @@ class Runtime:
             expect=self._expect,
             deciding=self.shadows.call,
             conditions=self.conditions,
+            counted=CountedBindings(client=client, live=self.live, lock=lock, leads=self.elector.leads),
             node_label=configured.scheduler_node_label,
         )
         self.live.observe(partial(record_outcomes, self.recorder))

@@ -6,6 +6,7 @@ up before it is reported. Source: k8s.io/kubernetes v1.36.3 pkg/registry/core/po
 
 import logging
 import re
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 from http import HTTPStatus
@@ -177,6 +178,20 @@ def read_placed(client: Client, target: Target, *, timeout_seconds: float) -> Pl
     except msgspec.DecodeError as error:
         message = f"GET {target.path}: the answer isn't a Pod: {error}"
         raise APIUnavailableError(message) from error
+
+
+def bound_version(client: Client, target: Target, *, timeout_seconds: float) -> str:
+    """Return the resourceVersion of a Pod that was just bound.
+
+    If it can't be read, this waits long enough for a working watch to have seen it, and returns "".
+    """
+    try:
+        return read_placed(client, target, timeout_seconds=timeout_seconds).metadata.resource_version
+    except APIError as error:
+        message = "the resourceVersion of a bound Pod can't be read; Berth waits for its watch event: %s"
+        logger.warning(message, error, extra=_said_of(target))
+        time.sleep(timeout_seconds)
+        return ""
 
 
 def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: Outcome) -> Outcome:

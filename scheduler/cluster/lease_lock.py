@@ -21,6 +21,9 @@ from scheduler.cluster.lease import Lease, LeaseStore, timestamp
 
 logger = logging.getLogger("berth.cluster")
 
+# The Lease that a process holds while it binds a Pod whose rules count Pods.
+BINDING_LEASE = "berth-binding"
+
 DURATION_SECONDS = 5
 # A holder no longer acts on a Lease with less than this left: its last request may take as long.
 MARGIN_SECONDS = 1.5

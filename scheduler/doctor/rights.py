@@ -47,6 +47,7 @@ _GROUPS: Final = {
 READABLE_KINDS: Final = frozenset(_GROUPS)
 
 _FOLLOW: Final = ("list", "watch")
+_IN_TURN: Final = "processes take turns to bind by rules that count, so that limits hold"
 _CLUSTER: Final = tuple(
     Right("", resource, _FOLLOW, f"the Snapshot: {what}")
     for resource, what in (
@@ -63,10 +64,12 @@ def _reads(read: Collection[str], verbs: tuple[str, ...] = _FOLLOW) -> Iterator[
             yield Right(group, kind, verbs, reason)
 
 
-def _lease(name: str, what: str) -> Iterator[Right]:
+def _leases(whats: dict[str, str]) -> Iterator[Right]:
     group = "coordination.k8s.io"
-    yield Right(group, "leases", ("create",), f"{what}, for the first time", own_namespace=True)
-    yield Right(group, "leases", ("get", "update"), what, own_namespace=True, names=(name,))
+    said = "; ".join(whats.values())
+    yield Right(group, "leases", ("create",), f"{said}, for the first time", own_namespace=True)
+    for name, what in whats.items():
+        yield Right(group, "leases", ("get", "update"), what, own_namespace=True, names=(name,))
 
 
 def rights_of(component: str, read: Collection[str] = READABLE_KINDS, *, reviews_tokens: bool = False) -> list[Right]:
@@ -86,7 +89,7 @@ def _extender(read: Collection[str]) -> Iterator[Right]:
     yield from _reads(read)
     yield Right("", "pods", ("get",), "the bind verb: the Pod as it is now")
     yield Right("", "pods/binding", ("create",), "the bind verb")
-    yield from _lease("berth-binding", "replicas take turns to bind, so that limits hold")
+    yield from _leases({"berth-binding": _IN_TURN})
 
 
 def _binder(_: Collection[str]) -> Iterator[Right]:
@@ -98,7 +101,7 @@ def _binder(_: Collection[str]) -> Iterator[Right]:
     yield Right("", "pods/binding", ("create",), "binding")
     yield Right("", "pods/status", ("patch",), "the condition PodScheduled and nominatedNodeName")
     yield Right("events.k8s.io", "events", ("create",), "Scheduled, FailedScheduling, Preempted")
-    yield from _lease("berth-binder", "one binder schedules, the others stand by")
+    yield from _leases({"berth-binder": "one binder schedules, the others stand by", "berth-binding": _IN_TURN})
 
 
 def _worker(read: Collection[str]) -> Iterator[Right]:

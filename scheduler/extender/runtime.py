@@ -12,7 +12,7 @@ from django.db import DatabaseError, connection
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
 from scheduler.cluster.client import Client
-from scheduler.cluster.lease_lock import LeaseLock
+from scheduler.cluster.lease_lock import BINDING_LEASE, LeaseLock
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.missing import database_now
 from scheduler.extender.callers import Callers
@@ -34,7 +34,6 @@ logger = logging.getLogger("berth.extender")
 POOL_SIZE = 64
 
 # The Lease that is held while binding Pods whose rules count other Pods.
-BINDING_LEASE = "berth-binding"
 
 # A process that hasn't written a heartbeat for this long is removed from the list.
 FORGET_SECONDS = 3600.0

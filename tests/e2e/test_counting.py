@@ -1,5 +1,7 @@
 """Rules that count Pods hold under haste: 200 Pods at once, never one too many, with one extender and with two.
 
+So they do where kube-scheduler places half of these Pods, and Berth's own scheduler the others.
+
 Half of the Pods are in another namespace: what is counted in all namespaces holds over both, what isn't in each.
 
 COUNTING_RUNS says how often each is tried (2; `make long` tries 20 times).
@@ -103,6 +105,16 @@ def test_counts_are_never_exceeded_when_many_pods_come_at_once(counting_stack: S
 
 
 @pytest.mark.parametrize("run", range(RUNS))
+def test_counts_are_never_exceeded_where_two_schedulers_place_the_pods(counting_stack: Stack, run: int) -> None:
+    schedulers = ("default-scheduler", "berth")
+    placed = _placed_in_haste(counting_stack, f"b{run}", policy="few", most=IN_ALL, schedulers=schedulers)
+    assert len(placed) == IN_ALL
+    assert max(Counter(placed).values()) <= PER_NODE
+    by = Counter(pod["spec"]["schedulerName"] for pod in counting_stack.pods().values() if pod["spec"].get("nodeName"))
+    assert by.keys() == set(schedulers), "each of them placed some"
+
+
+@pytest.mark.parametrize("run", range(RUNS))
 def test_no_rack_gets_more_replicas_than_it_may_have_when_many_pods_come_at_once(
     counting_stack: Stack, run: int
 ) -> None:
@@ -112,9 +124,15 @@ def test_no_rack_gets_more_replicas_than_it_may_have_when_many_pods_come_at_once
 
 
 def _placed_in_haste(
-    stack: Stack, prefix: str, *, policy: str, most: int, namespaces: Sequence[str] = NAMESPACES[:1]
+    stack: Stack,
+    prefix: str,
+    *,
+    policy: str,
+    most: int,
+    namespaces: Sequence[str] = NAMESPACES[:1],
+    schedulers: Sequence[str] = ("default-scheduler",),
 ) -> list[tuple[str, str]]:
-    """Create many Pods at once, in these namespaces by turns, wait until as many have a node as may, and a while longer.
+    """Create many Pods at once, in these namespaces and for these schedulers by turns, wait until as many have a node as may, and a while longer.
 
     Returns the namespace and the node of those.
     """
@@ -123,10 +141,12 @@ def _placed_in_haste(
     began = time.monotonic()
     labels = {"policy": policy, "app": "x"}
     with ThreadPoolExecutor(16) as pool:
-        turns = [namespaces[number % len(namespaces)] for number in range(PODS)]
-        list(
-            pool.map(lambda at: stack.create_pod(f"{prefix}-{at[0]}", namespace=at[1], labels=labels), enumerate(turns))
-        )
+
+        def create(number: int) -> None:
+            place, scheduler = namespaces[number % len(namespaces)], schedulers[number % len(schedulers)]
+            stack.create_pod(f"{prefix}-{number}", namespace=place, labels=labels, schedulerName=scheduler)
+
+        list(pool.map(create, range(PODS)))
 
     def placed() -> list[tuple[str, str]]:
         found = [(namespace, pod) for namespace in namespaces for pod in stack.pods(namespace).values()]

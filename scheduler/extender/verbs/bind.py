@@ -6,7 +6,6 @@ so that it counts every Pod that was bound under the lock, by any replica.
 """
 
 import logging
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, read_placed
+from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, bound_version
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
@@ -207,7 +206,8 @@ class Binder:
             return Bound(BUSY)
         bound = self._bind(asked, checked)
         if not bound.error:
-            held.note = self._version_of(msgspec.structs.replace(asked.target, decision=bound.decision))
+            target = msgspec.structs.replace(asked.target, decision=bound.decision)
+            held.note = bound_version(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
         return bound
 
     def _count_again(self, asked: _Asked, counting: CompiledRuleSet) -> Checked | None:
@@ -224,22 +224,6 @@ class Binder:
         outcome = bind(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
         BINDINGS.labels(outcome.value).inc()
         return Bound(_ERRORS[outcome], checked, decision)
-
-    def _version_of(self, target: Target) -> str:
-        """Return the resourceVersion in which the Pod is bound.
-
-        If it can't be read, this waits long enough for a working watch to have seen it.
-        """
-        try:
-            return read_placed(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS).metadata.resource_version
-        except APIError as error:
-            logger.warning(
-                "the resourceVersion of a bound Pod can't be read; Berth waits for its watch event: %s",
-                error,
-                extra={"decision": target.decision},
-            )
-            time.sleep(BIND_TIMEOUT_SECONDS)
-            return ""
 
 
 def _ask(asked: _Asked, snapshot: Snapshot, counting: CompiledRuleSet) -> Answer:

@@ -137,11 +137,12 @@ class World:
         for _ in range(turns):
             self.loop._heard.set()
             self.loop._turn()
-            work = self.loop._api_calls._work
-            while not work.empty():
-                task = work.get()
-                assert task is not None
-                task()
+            calls = self.loop._api_calls
+            for work in (calls._counted_work, calls._work):
+                while not work.empty():
+                    task = work.get()
+                    assert task is not None
+                    task()
 
     def answer(self, status: int = 201, body: bytes = b"", *, retry_after_seconds: float = 0.0) -> None:
         """Answer all bindings that were sent."""
