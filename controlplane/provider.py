@@ -38,6 +38,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
 from controlplane.models import Identity
+from controlplane.session_store import BEGAN
 from controlplane.sessions import delete_expired
 from policies.origin import coming_from, current_origin
 
@@ -69,9 +70,7 @@ _ENDPOINTS = {
     "OIDC_OP_USER_ENDPOINT": "userinfo_endpoint",
     "OIDC_OP_JWKS_ENDPOINT": "jwks_uri",
 }
-_FAILED = (
-    "Sign-in with {} failed: it refused, or doesn't know you, or gave you none of Berth's roles. The log says which."
-)
+_FAILED = "Sign-in with {} failed: the provider refused, or doesn't know you, or gave you none of Berth's roles. The log says which."
 _LATE = (
     "Sign-in with {} wasn't finished within {} minutes of its beginning, or began in another browser. Begin again here."
 )
@@ -374,6 +373,8 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
         except _FAULTS as fault:
             return _not_asked(request, fault)
         if not request.user.is_authenticated:
+            # A session that was somebody's would end some minutes after it began.
+            request.session.pop(BEGAN, None)
             request.session.set_expiry(_SIGN_IN_SECONDS)
             delete_expired()
         return super().get(request)  # type: ignore[no-any-return]
@@ -386,9 +387,9 @@ class Return(views.OIDCAuthenticationCallbackView):  # type: ignore[misc]
     get_settings = staticmethod(_setting)
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        """Read the provider's answer. An error that this session didn't ask for is refused: the parent view would sign the person out.
+        """Read the provider's answer. Without a sign-in that this session began, or after its time, it is refused.
 
-        Otherwise anybody could sign people out by a link.
+        So are errors that this session didn't ask for: the parent view would sign the person out, so anybody could, by a link.
         """
         begun = request.session.get("oidc_states")
         if begun is None or ("error" in request.GET and request.GET.get("state") not in begun):
@@ -428,8 +429,9 @@ def signed_out_url(request: HttpRequest) -> str:
     except _FAULTS:
         there = None
     known = {"client_id": settings.OIDC_RP_CLIENT_ID, "post_logout_redirect_uri": login}
-    if len(token := request.session.get("oidc_id_token", "")) <= _MAX_HINT:
-        known |= {"id_token_hint": token} if token else {}
+    token = request.session.get("oidc_id_token", "")
+    if token and len(token) <= _MAX_HINT:
+        known["id_token_hint"] = token
     return f"{there}?{urlencode(known)}" if there else login
 
 

@@ -325,7 +325,9 @@ def _test(
     answer = _decided(rule_set, alone)
     as_given = answer if given is None or given is rule_set else _decided(given, alone)
     as_sampled = _decided(given or rule_set, _with_all_members(sample, alone, pod, labels, masks))
-    if answer.missed or as_given.missed or as_sampled.missed:
+    if as_sampled.missed:  # the test is worth more than the note
+        as_sampled = as_given
+    if answer.missed or as_given.missed:
         return {}, [f"There is no test of it: time was up after {SECONDS:.0f} s"]
     test: dict[str, Any] = {"name": _name(pod, answer.best, answer.feasible), "pod": sample.pod, "nodes": sample.nodes}
     test |= {"pods": sample.pods} if sample.pods else {}
@@ -341,7 +343,7 @@ def _test(
 def _with_all_members(
     sample: "_Sample", alone: Cycle, pod: Pod, labels: Mapping[str, Mapping[str, str]], masks: Masks
 ) -> Cycle:
-    """Return the cycle of a test with all members of the Pod and the nodes, also those that the test leaves out."""
+    """Return the cycle of a test with all members of the Pod and the nodes alone, also those that the test leaves out."""
     nodes = [Node.from_json(masks.json(info.node.json, Found())) for info in sample.infos]
     whole = Snapshot.of(nodes, map(Pod.from_json, sample.pods), labels)
     return Cycle(
@@ -392,7 +394,8 @@ def _expected(answer: Answer) -> dict[str, Any]:
 
 def _said_without_members(as_given: Answer, as_sampled: Answer) -> list[str]:
     """Return a sentence about the nodes that the rules judge by members that the test leaves out; nothing where there are none."""
-    others = sorted(set(as_given.feasible) ^ set(as_sampled.feasible))
+    best = {as_given.best, as_sampled.best} if as_given.best != as_sampled.best else set()
+    others = sorted((set(as_given.feasible) ^ set(as_sampled.feasible)) | best - {""})
     if not others:
         return []
     said = (

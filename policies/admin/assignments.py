@@ -54,7 +54,7 @@ _WITHOUT_SCRIPTS = SafeString(
 # Rows on a page of the order; rows of other pages keep their places.
 _ON_A_PAGE = 200
 # Characters of what was typed that a refusal repeats, and digits of a place.
-_MOST_NAME, _MOST_DIGITS = 253, 7
+_MOST_REPEATED, _MOST_DIGITS = 253, 7
 
 
 class AssignmentChangeList(EditedChangeList):
@@ -146,9 +146,9 @@ def _fault_of_place(names: list[str], name: str, place: str) -> str:
     if not name and not place:
         return "Type the name of an Assignment, and its new place."
     if name not in names:
-        return f"There is no live Assignment “{name[:_MOST_NAME]}”."
+        return f"There is no live Assignment “{name[:_MOST_REPEATED]}”."
     if not place.isdecimal() or len(place) > _MOST_DIGITS or not 1 <= int(place) <= len(names):
-        return f"There is no place “{place[:_MOST_NAME]}”: places are 1 to {len(names):,}."
+        return f"There is no place “{place[:_MOST_REPEATED]}”: places are 1 to {len(names):,}."
     return ""
 
 

@@ -34,7 +34,7 @@ MAY_MATCH = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="Optional: the ETag of the state that you looked at; of the live Revision, a Pause or an Exemption their `digest`, in double quotes. If the state has changed since, the answer is 412. If this is no ETag, it is 428.",
+    description="Optional: the ETag of the state that you looked at. For the live Revision, a Pause or an Exemption send its `digest`, in double quotes. `*` compares nothing. If the state has changed since, the answer is 412. If this is no ETag, it is 428.",
 )
 # For a PUT that creates an object. Other values add nothing to If-Match.
 IF_NONE_MATCH = OpenApiParameter(

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from policies import publishing
 from policies.api.asked import Asked, asked_of
-from policies.api.base import MAY_MATCH, Door, by_of, expected_of, tags_of
+from policies.api.base import MAY_MATCH, Door, by_of, tags_of
 from policies.api.documents import MadeSerializer, made_of, read_whole
 from policies.api.pagination import NAMED_PAGES, page_of_named
 from policies.api.problems import FaultsError, UnlookedError
@@ -118,7 +118,7 @@ class PausesView(SuspensionsView):
         asked = asked_of(PauseSerializer, request.data)
         known = publishing.pause_of(asked["target"], publishing.current_revision())
         try:
-            made = publishing.pause(**asked, by=by_of(request), replaces=_seen(request, known))
+            made = publishing.pause(**asked, by=by_of(request), replaces=_seen(request, *([known] if known else [])))
         except PastError as error:
             raise _faulty(error, "until") from error
         except PublishingError as error:
@@ -136,12 +136,12 @@ class PauseView(Door):
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def delete(self, request: Request, target: str) -> Response:
-        """End the Pause. If-Match may have its digest."""
-        known = publishing.pause_of(target, publishing.current_revision())
-        if known is None:
+        """End the Pause; if files made several of this target, all of them. If-Match may have its digest, or that of one of them."""
+        known = [each for each in publishing.current_revision().pauses if each.target == target]
+        if not known:
             message = f"{target} isn't paused"
             raise NotFound(message)
-        reason, seen = reason_of(request), _seen(request, known)
+        reason, seen = reason_of(request), _seen(request, *known)
         return Response(made_of(publishing.resume(target=target, by=by_of(request), reason=reason, looked_at=seen)))
 
 
@@ -161,7 +161,7 @@ class ExemptionsView(SuspensionsView):
         """Exempt some Pods from a rule, by a whole document. With If-Match, it replaces the Exemption of this name."""
         value = read_whole(request.data, Kind.EXEMPTION)
         live = publishing.current_revision()
-        replaces = _seen(request, next((each for each in live.exemptions if each.name == value.name), None))
+        replaces = _seen(request, *(each for each in live.exemptions if each.name == value.name))
         try:
             made = publishing.exempt(
                 name=value.name, spec=document_of(value)["spec"], by=by_of(request), replaces=replaces
@@ -193,10 +193,11 @@ class ExemptionView(Door):
         return Response(made_of(made))
 
 
-def _seen(request: Request, known: engine.Pause | engine.Exemption | None) -> str:
+def _seen(request: Request, *known: engine.Pause | engine.Exemption) -> str:
     """Return the digest that the caller looked at, which is compared under the lock; empty if the request names none."""
-    there = publishing.digest_of_shown(known) if known else ""
-    return expected_of(request, there) if tags_of(request) else ""
+    if not (named := tags_of(request)):
+        return ""
+    return next((digest for digest in map(publishing.digest_of_shown, known) if digest in named), named[0])
 
 
 def reason_of(request: Request) -> str:

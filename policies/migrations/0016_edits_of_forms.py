@@ -24,6 +24,10 @@ _MATCH = {
 }
 
 
+# The members of a label selector; without others that an old form may have kept, it would match other objects.
+_SELECTOR = {"matchLabels", "matchExpressions"}
+
+
 def open_changes(apps, schema_editor):
     """Open a Change for each draft, and one for the Assignments and the PriorityClasses that differ from what is live."""
     _drafts(apps)
@@ -35,6 +39,9 @@ def _drafts(apps):
     version_model = apps.get_model("policies", "RuleSetVersion")
     for draft in list(version_model.objects.filter(state="draft").select_related("rule_set").order_by("pk")):
         name, content = draft.rule_set.name, _canonical(_rule_set(draft))
+        if not content:
+            draft.delete()
+            continue
         live = _live(apps, "RuleSet").get(name, ("", ""))[1]
         # A new rule set without a rule is only a name: that stays, as its row.
         if (live or draft.rules.exists()) and _value("RuleSet", content) != _value("RuleSet", live):
@@ -48,7 +55,7 @@ def _rows(apps, kind, document_of):
     found, edits = {row.name: row for row in model.objects.all()}, {}
     for name, row in found.items():
         content = _canonical(document_of(row))
-        if _value(kind, content) != _value(kind, live.get(name, ("", ""))[1]):
+        if content and _value(kind, content) != _value(kind, live.get(name, ("", ""))[1]):
             edits[kind, name] = (content, row.author)
     for name in live:
         if name not in found:
@@ -95,7 +102,10 @@ def _live(apps, kind):
 
 
 def _canonical(document):
-    """Return a document's canonical JSON, as the engine writes it, also where this version refuses it: its Change names the faults."""
+    """Return a document's canonical JSON, as the engine writes it, also where this version refuses it: its Change names the faults.
+
+    Empty where it can't be read at all, or would mean something else without what can't be read; the command says so.
+    """
     from policies.engine import documents, ruleset, validation
     from policies.engine.errors import RuleSetError
 
@@ -109,7 +119,14 @@ def _canonical(document):
         found = read(document)
     except RuleSetError:
         spec = {"spec": document["spec"]} if kind == "RuleSet" else document["spec"]
-        found = msgspec.convert({**document["metadata"], **spec}, type=getattr(ruleset, kind))
+        selectors = [each for each in document["spec"].get("match", {}).values() if isinstance(each, dict)]
+        try:
+            found = msgspec.convert({**document["metadata"], **spec}, type=getattr(ruleset, kind))
+        except msgspec.ValidationError:
+            found = None
+        if found is None or any(each.keys() - _SELECTOR for each in selectors):
+            print(f"  {kind} {document['metadata']['name']}: what was not published can't be read, and is left out")
+            return ""
     return ruleset.encode(found).decode()
 
 

@@ -141,7 +141,7 @@ def exempt(
         spec: the spec of its document.
         by: who does it.
         expected_digest: as in `pause`.
-        replaces: `digest_of_shown` of the Exemption that was looked at; None to replace whichever exists.
+        replaces: `digest_of_shown` of the Exemption that was looked at, "" if there was none; None to replace whichever exists.
 
     Raises:
         OvertakenError: an Exemption of this name is live that this person hasn't seen.

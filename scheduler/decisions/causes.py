@@ -31,7 +31,7 @@ POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
 # Instead of RULES, between two Decisions of one Revision: after a change of the Pod's labels, say.
 ASSIGNMENT = "the Assignment that took it"
 # Instead of RULES, where both answers are by the same version and params: a Pause or an Exemption began or ended.
-OUT_OF_FORCE = "what is out of force"
+OUT_OF_FORCE = "a Pause or an Exemption that began or ended"
 
 
 class Causes(msgspec.Struct, frozen=True, kw_only=True):

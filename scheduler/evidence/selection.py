@@ -90,7 +90,7 @@ def fault_of(case: Case, now: datetime) -> str:
     if case.first and case.first > now:
         return f"The time begins in the future: it is {now:%Y-%m-%d %H:%M:%S} UTC now."
     if "/" in case.pod_namespace + case.pod_name:
-        return "Names of Pods and namespaces have no “/”: give the namespace and the Pod's name apart."
+        return "Names of Pods and namespaces have no “/”: give the namespace and the Pod's name separately."
     # The event of the export keeps these for good, on pages and in terminals.
     if said := fault_of_words(case.pod_namespace, case.pod_name, case.pod_uid):
         return said

@@ -8,6 +8,7 @@ import http.client
 import json
 import logging
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ logger = logging.getLogger("berth.ledger")
 
 _SUFFIX = ".checkpoints"
 _SECONDS = 5.0
+_LOCK_PAUSE_SECONDS = 0.05
 # Of a line with its checkpoint; more without an end is no line of Berth's, and stays.
 _LONGEST_LINE = 1 << 16
 
@@ -64,11 +66,29 @@ def _append(path: Path, line: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         # Another process, such as a command's, may append at the same moment.
-        fcntl.flock(file, fcntl.LOCK_EX)
-        _end_last_line(file)
+        if _is_locked(file):
+            _end_last_line(file)
         file.write(f"{line}\n".encode())
         file.flush()
         os.fsync(file.fileno())
+
+
+def _is_locked(file: IO[bytes]) -> bool:
+    """Lock a file, unless somebody who only reads it holds it for long, or the file system has no locks."""
+    until = time.monotonic() + _SECONDS
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                logger.warning("%s is locked by another process; the checkpoint is appended without a lock", file.name)
+                return False
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        except OSError as error:
+            logger.warning("%s can't be locked, the checkpoint is appended without: %s", file.name, error)
+            return False
+        else:
+            return True
 
 
 def _end_last_line(file: IO[bytes]) -> None:

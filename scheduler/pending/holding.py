@@ -199,7 +199,7 @@ def next_try(
         return _next_of_queue(queued, now)
     if requeued_for:
         return f"at once: Berth asks for it, because of {_CAUSES[requeued_for]}"
-    if requeue_at is None and not message and tried_at is None:
+    if tried_at is None and not message and (requeue_at is None or requeue_at <= now):
         return "when its scheduler takes it"
     return _next_by_clock(tried_at, requeue_at, now)
 

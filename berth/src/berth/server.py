@@ -222,6 +222,8 @@ class Server:
             lines.append(remedy)
         if status >= _SERVER_FAULT and (request := answer.headers.get("X-Request-ID", "")):
             lines.append(f"The server's log lines about it have request={request}.")
+        if status >= _SERVER_FAULT and answer.request.method != "GET":
+            lines.append(_MAYBE_DONE)
         return (AwayError if status >= _SERVER_FAULT else CommandError)(*lines, faults=faults_of(problem))
 
 

@@ -29,10 +29,10 @@ _SCALARS = {"string": "a string", "int": "a number", "bool": "a boolean"}
 _REMEDIES = {
     ("string", "int"): "write the number in quotes, or read the string by int(…) or quantity(…)",
     ("string", "bool"): "write 'true' or 'false' in quotes",
-    ("int", "string"): "write the number without quotes",
+    ("int", "string"): "write a whole number without quotes (cpu in millicores, memory in bytes)",
     ("bool", "string"): "write true and false without quotes",
 }
-_NUMBERS_IN_ORDER = "read the string by int(…) or quantity(…)"
+_AS_NUMBER = "read the string by int(…) or quantity(…)"
 _ONE_TYPE = "compare values of one type"
 # Comparisons -> what they give for values of different types.
 _OF_UNLIKE = {"_==_": "always false", "_!=_": "always true"} | dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_"), "an error")
@@ -69,6 +69,8 @@ class _Checker:
     def __init__(self, checked: checked_pb2.CheckedExpr) -> None:
         self._checked = checked
         self._bound: dict[str, str | None] = {}
+        # The loop variables over lists of optionals.
+        self._optionals: frozenset[str] = frozenset()
 
     def type_of(self, expr: syntax_pb2.Expr) -> str | None:
         """Check everything inside an expression, and return its type."""
@@ -96,7 +98,7 @@ class _Checker:
     def _call(self, expr: syntax_pb2.Expr) -> str | None:
         call = expr.call_expr
         types = [self.type_of(child) for child in children(expr)]
-        self._refuse_optionals(expr, types)
+        self._refuse_optionals(expr)
         if call.function in _OF_UNLIKE:
             self._refuse_unlike(expr, types)
         if call.function in {"_[_]", "_[?_]", "_?._"}:
@@ -107,13 +109,12 @@ class _Checker:
             return operand.partition(":")[2] or None if operand else None
         return types[0] if call.function in _UNWRAPPING and types else None
 
-    def _refuse_optionals(self, expr: syntax_pb2.Expr, types: list[str | None]) -> None:
+    def _refuse_optionals(self, expr: syntax_pb2.Expr) -> None:
         """Refuse an optional as an operand: to CEL an element of a dynamic map is dynamic, and 'x' never equals an optional 'x'."""
         call, operands = expr.call_expr, list(children(expr))
         optional = [each for each in operands if _is_optional(each)]
         if call.function in _EQUALITIES:
-            beside = zip(operands, types, strict=True)
-            is_taken = not any(self._is_plain(each, given) for each, given in beside)
+            is_taken = all(map(self._may_be_optional, operands))
         elif call.function in _INDEXES:
             optional = [each for each in call.args[1:] if _is_optional(each)]
             is_taken = False
@@ -124,34 +125,13 @@ class _Checker:
         if optional and not is_taken:
             raise fault_at(self._checked, optional[0], MISSING)
 
-    def _is_plain(self, expr: syntax_pb2.Expr, given: str | None) -> bool:
-        """Return whether this is surely no optional: a constant, or a path without optional steps."""
-        if _is_optional(expr):
-            return False
-        is_scalar = self._checked.type_map[expr.id].WhichOneof("type_kind") == "primitive"
-        return is_scalar or given is not None or self._root_of(expr) not in {"", *self._bound}
-
-    def _root_of(self, expr: syntax_pb2.Expr) -> str:
-        """Return the variable that a path begins with; empty where it isn't a path."""
-        kind = expr.WhichOneof("expr_kind")
-        if kind == "select_expr":
-            return self._root_of(expr.select_expr.operand)
-        if kind == "call_expr" and expr.call_expr.function == "_[_]":
-            return self._root_of(expr.call_expr.args[0])
-        return str(expr.ident_expr.name)
-
     def _refuse_unlike(self, expr: syntax_pb2.Expr, types: list[str | None]) -> None:
         """Refuse to compare a text with a number, or either with true and false: they are never equal, and have no order."""
         call = expr.call_expr
         one, other = (self._scalar_of(each, given) for each, given in zip(call.args, types, strict=True))
         if one and other and one != other:
-            result = _OF_UNLIKE[call.function]
-            first_is_constant = call.args[0].WhichOneof("expr_kind") == "const_expr"
-            remedy = _REMEDIES.get((other, one) if first_is_constant else (one, other), _ONE_TYPE)
-            if call.function not in _EQUALITIES and {one, other} == {"string", "int"} and "in quotes" in remedy:
-                remedy = _NUMBERS_IN_ORDER
-            message = f"compares {_SCALARS[one]} with {_SCALARS[other]}, which is {result}; {remedy}"
-            raise fault_at(self._checked, expr, message)
+            said = f"compares {_SCALARS[one]} with {_SCALARS[other]}, which is {_OF_UNLIKE[call.function]}"
+            raise fault_at(self._checked, expr, f"{said}; {_remedy(call, one, other)}")
 
     def _scalar_of(self, expr: syntax_pb2.Expr, given: str | None) -> str | None:
         known = self._checked.type_map[expr.id]
@@ -160,16 +140,22 @@ class _Checker:
         return given if given in _SCALARS and known.WhichOneof("type_kind") == "dyn" else None
 
     def _may_be_optional(self, expr: syntax_pb2.Expr) -> bool:
-        return _is_optional(expr) or self._checked.type_map[expr.id].abstract_type.name == "optional_type"
+        if _is_optional(expr) or self._checked.type_map[expr.id].abstract_type.name == "optional_type":
+            return True
+        if expr.call_expr.function == "_?_:_":
+            return any(map(self._may_be_optional, expr.call_expr.args[1:]))
+        return expr.ident_expr.name in self._optionals
 
     def _comprehension(self, loop: syntax_pb2.Expr.Comprehension) -> None:
         kind, _, element = (self.type_of(loop.iter_range) or "").partition(":")
-        outer = dict(self._bound)
+        outer, outer_optionals = dict(self._bound), self._optionals
+        if any(map(self._may_be_optional, loop.iter_range.list_expr.elements)):
+            self._optionals |= {loop.iter_var}
         self._bound[loop.iter_var] = element if kind == "list" else None
         self._bound[loop.accu_var] = None
         for part in (loop.accu_init, loop.loop_condition, loop.loop_step, loop.result):
             self.type_of(part)
-        self._bound = outer
+        self._bound, self._optionals = outer, outer_optionals
 
     def _member(self, expr: syntax_pb2.Expr, operand: str | None, field: str) -> str | None:
         if operand is None or operand == "any":
@@ -196,6 +182,17 @@ def _is_optional(expr: syntax_pb2.Expr) -> bool:
     if call.function == "_?_:_":
         return all(map(_is_optional, call.args[1:]))
     return call.function in _OPTIONAL_STEPS or (call.function == "_[_]" and _is_optional(call.args[0]))
+
+
+def _remedy(call: syntax_pb2.Expr.Call, one: str, other: str) -> str:
+    """Return what to write in place of a comparison of a string, a number or a boolean with another of these types."""
+    first, second = (each.WhichOneof("expr_kind") == "const_expr" for each in call.args)
+    field, constant = (other, one) if first else (one, other)
+    is_of_constant = first or second
+    is_as_number = (field, constant) == ("string", "int") and call.function not in _EQUALITIES
+    if is_as_number or (not is_of_constant and {one, other} == {"string", "int"}):
+        return _AS_NUMBER
+    return _REMEDIES.get((field, constant), _ONE_TYPE) if is_of_constant else _ONE_TYPE
 
 
 def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:

@@ -148,7 +148,7 @@ def test_the_end_of_a_pause_is_not_laid_at_the_rules_door(history: History, aski
     assert (first.feasible, newest.newly_refused) == (1, ["n1"])
     assert newest.causes is not None
     assert newest.causes.sentence == (
-        "It was what is out of force: with nothing else changed, the answer is the new one."
+        "It was a Pause or an Exemption that began or ended: with nothing else changed, the answer is the new one."
     )
 
 

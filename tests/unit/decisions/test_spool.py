@@ -79,13 +79,15 @@ class TestAppend:
         def refuse(*_: object) -> int:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-        for name in ("dup", "open"):
-            monkeypatch.setattr(os, name, refuse)
-        synced.clear()
-        spool.append([(Kind.DECISION, [b"second"])])
-        assert synced.wait(10)
-        monkeypatch.undo()
-        spool.close()
+        try:
+            with monkeypatch.context() as patched:
+                for name in ("dup", "open"):
+                    patched.setattr(os, name, refuse)
+                synced.clear()
+                spool.append([(Kind.DECISION, [b"second"])])
+                assert synced.wait(10)
+        finally:
+            spool.close()
 
     def test_a_record_larger_than_a_segment_has_one_of_its_own(self, spool: Spool) -> None:
         for size in (10, 5_000_000, 10):

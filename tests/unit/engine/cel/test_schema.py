@@ -83,7 +83,10 @@ def test_an_unknown_field_is_refused_with_the_nearest_known_one(source: str, mes
             "node.metadata.labels.a > 3",
             "a string with a number, which is an error; read the string by int(…) or quantity(…)",
         ),
-        ("requests.cpu > '500m'", "a number with a string, which is an error; write the number without quotes"),
+        (
+            "requests.cpu > '500m'",
+            "a number with a string, which is an error; write a whole number without quotes (cpu in",
+        ),
         ("node.status.allocatable.cpu > 5", "a string with a number, which is an error; read the string by int(…)"),
         ("pod.spec.containers.exists(c, c.name == 3)", "a string with a number, which is always false"),
         (
@@ -95,7 +98,14 @@ def test_an_unknown_field_is_refused_with_the_nearest_known_one(source: str, mes
             "a boolean with a string, which is always false; write true and false without quotes",
         ),
         ("node.spec.unschedulable == 1", "a boolean with a number, which is always false; compare values of one type"),
-        ("pod.metadata.name == usage.free.cpu", "a string with a number, which is always false; write the number"),
+        (
+            "pod.metadata.name == usage.free.cpu",
+            "a string with a number, which is always false; read the string by int(…)",
+        ),
+        (
+            "node.spec.unschedulable == node.metadata.labels.a",
+            "a boolean with a string, which is always false; compare",
+        ),
     ],
 )
 def test_values_of_types_that_are_never_equal_are_not_compared(source: str, said: str) -> None:
@@ -172,6 +182,13 @@ def test_a_field_of_the_right_type_or_of_any_is_a_result(source: str, result: Re
         ("pod.spec.containers.exists(c, c.resources.requests[?'cpu'] == '1')", 51),
         ("node.spec[?'unschedulable']", 1),
         ("node.metadata.labels[?'team'] == params.team", 21),
+        ("node.metadata.labels[?'team'] != null", 21),
+        ("node.metadata.labels[?'team'] == ['web']", 21),
+        ("node.metadata.labels[?'size'] == quantity('1')", 21),
+        ("node.metadata.labels[?'team'] == dyn('web')", 21),
+        ("node.metadata.labels[?'team'] == (params.x == 1 ? params.y : params.z)", 21),
+        ("params.teams.exists(t, node.metadata.labels[?'team'] == t)", 44),
+        ("params.teams.exists(t, t.name == node.metadata.labels[?'team'])", 54),
         ("node.metadata.labels[?'team'] == pod.metadata.labels['team']", 21),
         ("pod.metadata.labels[pod.metadata.labels[?'key']] == 'web'", 40),
         ("(pod.spec.hostNetwork ? node.metadata.labels[?'a'] : node.metadata.labels[?'b']) == 'x'", 23),
