@@ -7,7 +7,7 @@ import pytest
 from django.db import connection, transaction
 
 from scheduler.doctor.checkup import check
-from scheduler.models import Process
+from scheduler.models import PendingLook, Process
 from tests.component.doctor.checkups import part, set_clock
 
 pytestmark = pytest.mark.django_db
@@ -29,11 +29,13 @@ def test_a_database_that_takes_no_writes_is_not_called_well() -> None:
 @pytest.mark.parametrize(("mode", "remedy"), [("on", "Let the database take writes"), ("off", "Start the extender")])
 def test_no_extender_is_to_be_started_where_none_can_report(mode: str, remedy: str) -> None:
     Process.objects.all().delete()
+    PendingLook.objects.all().delete()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(f"SET LOCAL transaction_read_only = {mode}")
         found = check(quick=True)
         transaction.set_rollback(True)
     assert part(found, "extender").remedy.startswith(remedy)
+    assert part(found, "beat").remedy.startswith("Do beat and the worker run" if mode == "off" else remedy)
 
 
 @pytest.mark.usefixtures("healthy")

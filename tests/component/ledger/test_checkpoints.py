@@ -1,5 +1,6 @@
 """Keys and checkpoints: what is signed, where it is kept, and what is never signed."""
 
+import fcntl
 import json
 import logging
 import socket
@@ -21,7 +22,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from scheduler.ledger import losses
+from scheduler.ledger import losses, outside
 from scheduler.ledger.append import Appender
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.keys import KeyFileError, known_verifiers, make_key, public_path, read_public, read_signer, rotate
@@ -266,6 +267,20 @@ def test_a_whole_checkpoint_outside_that_lacks_its_end_of_line_is_kept(environme
     assert file.read_bytes().startswith(before)
     assert len(file.read_bytes().splitlines()) == 2
     assert faults(ledgered.verify(keys=known_verifiers())) == []
+
+
+def test_whoever_holds_the_file_outside_keeps_nobody_from_signing(
+    environment: Any, ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(outside, "_SECONDS", 0.05)
+    ledgered.record(1)
+    sign_checkpoints(AT)
+    with (ledgered.outside / "decisions.checkpoints").open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_SH)
+        ledgered.record(1)
+        sign_checkpoints(AT)
+    assert len((ledgered.outside / "decisions.checkpoints").read_bytes().splitlines()) == 2
+    assert "is locked by another process" in caplog.text
 
 
 def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_counts(environment: Any, ledgered: Ledgered) -> None:

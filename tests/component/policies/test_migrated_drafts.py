@@ -128,3 +128,27 @@ def test_what_this_version_refuses_is_kept_too_and_its_change_names_the_faults(b
             publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
     assert [edit.name for edit in of_rows.edits.all()] == ["new"]
     assert expression in of_draft.edits.get().document
+
+
+@pytest.mark.parametrize(
+    "published",
+    [[[make_rule_set("web"), make_assignment("all", "web")]]],
+    indirect=True,
+    ids=["a rule set and an Assignment"],
+)
+def test_what_no_version_can_read_is_named_and_left_out_and_the_rest_becomes_a_change(
+    before: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    web = before.get_model("policies", "RuleSet").objects.get()
+    draft = before.get_model("policies", "RuleSetVersion").objects.create(rule_set=web, number=2, author="alice")
+    before.get_model("policies", "Rule").objects.create(version=draft, builtin="PodFitsResources", arguments=["a list"])
+    rows = before.get_model("policies", "Assignment").objects
+    rows.create(name="broad", rule_set=web, pod_selector={"team": "web"}, author="bob")
+    rows.create(name="odd", rule_set=web, pod_selector={"matchLabels": {"a": 1}}, author="bob")
+    rows.create(name="new", rule_set=web, author="bob")
+    migrate()
+    (change,) = Change.objects.filter(state="draft")
+    assert [edit.name for edit in change.edits.all()] == ["new"]
+    said = capsys.readouterr().out
+    for name in ("RuleSet web", "Assignment broad", "Assignment odd"):
+        assert f"{name}: what was not published can't be read, and is left out" in said

@@ -4,7 +4,7 @@ import threading
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.db.models.functions import Now
 
 from policies.publishing import silence
@@ -15,23 +15,25 @@ class Rows:
 
     model = str
 
-    def __init__(self) -> None:
+    def __init__(self, fault: Exception) -> None:
+        self.fault = fault
         self.written: list[Any] = []
         self.is_again = threading.Event()
 
     def update(self, **fields: Any) -> int:
         self.written.append(fields)
         if len(self.written) == 1:
-            raise OperationalError
+            raise self.fault
         self.is_again.set()
         return 1
 
 
+@pytest.mark.parametrize("fault", [OperationalError("away"), InterfaceError("the connection is closed")])
 def test_signs_of_life_go_on_during_a_long_step_and_after_the_database_was_away(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     monkeypatch.setattr(silence, "_BEAT_SECONDS", 0.01)
-    rows = Rows()
+    rows = Rows(fault)
     with silence.beating(rows):  # type: ignore[arg-type] # as far as it is used
         assert rows.is_again.wait(30)
     assert all(fields == {"heartbeat_at": Now()} for fields in rows.written)
