@@ -126,7 +126,9 @@ ROWS = {
         f"| {in_flight.MOST_BYTES // 10**6} MB, with {objects._PIECE_BYTES} bytes for each value beside the text; {in_flight.FORGET_SECONDS:g} s."
     ),
     "shared": f"of up to {metadata.MOST_SHARED_CHARACTERS:,} characters in {metadata.MOST_SHARED_TEXTS} texts each |",
-    "names": f"| a Pod's name, namespace and UID | {objects.MAX_NAME_LENGTH} characters each |",
+    "names": (
+        f"| a Pod's name, namespace and UID; the name of a node sent in full | {objects.MAX_NAME_LENGTH} characters each, none of them NUL |"
+    ),
     "reads": f"within {cost.MAX_EXPRESSION_MILLISECONDS} ms; {oversize.MOST_VALUES:,} values, {oversize.MOST_DEEP} deep |",
     "names in a field": f"| names in a field of a form, by commas | {fields._MOST_NAMES:,} |",
     "words of a search": f"| words of a search in a list | {frame.MOST_WORDS} | 400 |",
