@@ -20,6 +20,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.binding")
 
@@ -64,6 +65,8 @@ class CountedBindings:
         self._live = live
         self._lock = lock
         self._leads = leads
+        # Logged once, not for each Pod that waits.
+        self._trouble = Trouble()
 
     def bind(self, pod: Pod, target: Target, counting: CompiledRuleSet, *, may_be_done: bool) -> Outcome | Recount:
         """Bind a Pod that is assumed on the target's node, or return why not.
@@ -78,8 +81,11 @@ class CountedBindings:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
                 found = self._bind_held(pod, target, counting, held, may_be_done=may_be_done)
         except (LockBusyError, APIError) as error:
-            logger.warning("the lock for rules that count Pods can't be acquired: %s", error)
+            if self._trouble.is_news(str(error)):
+                logger.warning("the lock for rules that count Pods can't be acquired: %s", error)
             found = Recount.BUSY
+        else:
+            self._trouble.end()
         # A binding that may be done is sent again, to the same node.
         return Outcome.UNKNOWN if may_be_done and found in {Recount.BUSY, Recount.BEHIND} else found
 
