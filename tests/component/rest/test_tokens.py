@@ -117,7 +117,7 @@ WAYS: dict[str, Callable[[Program], Any]] = {
     "removing it": lambda by: ask(
         by, "delete", "/assignments/team-b-live", {}, match=etag(by, "/assignments/team-b-live")
     ),
-    "an Assignment for everybody": lambda by: ask(by, "put", "/assignments/team-a-all", WIDE, match='""'),
+    "an Assignment for everybody": lambda by: ask(by, "put", "/assignments/team-a-all", WIDE),
     "taking an Assignment over": lambda by: ask(
         by, "put", "/assignments/team-b-live", TAKEN, match=etag(by, "/assignments/team-b-live")
     ),
@@ -136,9 +136,7 @@ WAYS: dict[str, Callable[[Program], Any]] = {
     "an Exemption in their namespace": lambda by: ask(
         by, "post", "/exemptions", exempted("RuleSet/team-a-web/team", "team-b")
     ),
-    "a PriorityClass": lambda by: ask(
-        by, "put", "/priority-classes/team-a", priority_class_document("team-a"), match='""'
-    ),
+    "a PriorityClass": lambda by: ask(by, "put", "/priority-classes/team-a", priority_class_document("team-a")),
     "a Pause": lambda by: ask(by, "post", "/pauses", {"target": "RuleSet/team-b-x", "reason": "x"}),
     "a Pause of everything": lambda by: ask(by, "post", "/pauses", {"target": "everything", "reason": "x"}),
     "a canary in their namespace": lambda by: ask(by, "post", "/canary-pods", {"namespace": "team-b"}),
