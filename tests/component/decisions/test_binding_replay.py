@@ -82,7 +82,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
 
     outcome = {"late": Outcome.GONE}
     monkeypatch.setattr(bind_module, "bind", bind)
-    monkeypatch.setattr(Binder, "_version_of", lambda *_: "1")
+    monkeypatch.setattr(bind_module, "bound_version", lambda *_, **__: "1")
     return sent
 
 
