@@ -207,7 +207,9 @@ class APICalls:
         target = binding.target
         self.in_flight[binding.pod.uid] = target.node_name
         if self._counted and binding.counting:
-            self._counted_work.put(partial(self._bind_counted, self._counted, binding, may_be_done=may_be_done))
+            bind_counted = partial(self._counted.bind, binding.pod, target, binding.counting, may_be_done=may_be_done)
+            ready = self._if_leading(binding, may_be_done=may_be_done)
+            self._counted_work.put(lambda: self._bind_counted(binding, ready, bind_counted))
             return
 
         def done(status: int, answer: bytes) -> None:
@@ -226,15 +228,16 @@ class APICalls:
         )
         self._dispatcher.send(request)
 
-    def _bind_counted(self, counted: CountedBindings, binding: _Binding, *, may_be_done: bool) -> None:
+    def _bind_counted(
+        self, binding: _Binding, ready: Callable[[], bool], bind_counted: Callable[[], Outcome | Recount]
+    ) -> None:
         """Bind a Pod whose rules count Pods, in a thread that may block."""
-        if not self._if_leading(binding, may_be_done=may_be_done)():
+        if not ready():
             return
-        found: Outcome | Recount = Outcome.UNKNOWN
+        outcome: Outcome | Recount = Outcome.UNKNOWN
         try:
-            found = counted.bind(binding.pod, binding.target, binding.counting, may_be_done=may_be_done)  # type: ignore[arg-type] # it has them
+            outcome = bind_counted()
         finally:
-            outcome = found
             self._tell(lambda now: self._on_counted(binding, outcome, now))
 
     def _on_counted(self, binding: _Binding, outcome: Outcome | Recount, now: float) -> None:

@@ -187,12 +187,12 @@ def _is_optional(expr: syntax_pb2.Expr) -> bool:
 def _remedy(call: syntax_pb2.Expr.Call, one: str, other: str) -> str:
     """Return what to write in place of a comparison of a string, a number or a boolean with another of these types."""
     first, second = (each.WhichOneof("expr_kind") == "const_expr" for each in call.args)
-    field, constant = (other, one) if first else (one, other)
-    is_of_constant = first or second
-    is_as_number = (field, constant) == ("string", "int") and call.function not in _EQUALITIES
-    if is_as_number or (not is_of_constant and {one, other} == {"string", "int"}):
+    if not (first or second):
+        return _AS_NUMBER if {one, other} == {"string", "int"} else _ONE_TYPE
+    beside = (other, one) if first else (one, other)
+    if beside == ("string", "int") and call.function not in _EQUALITIES:
         return _AS_NUMBER
-    return _REMEDIES.get((field, constant), _ONE_TYPE) if is_of_constant else _ONE_TYPE
+    return _REMEDIES.get(beside, _ONE_TYPE)
 
 
 def _unknown(operand: str, field: str, fields: dict[str, str]) -> str:
