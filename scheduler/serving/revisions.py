@@ -6,6 +6,7 @@ the next, never by a mix.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
@@ -28,6 +29,8 @@ from scheduler.trouble import Trouble
 logger = logging.getLogger("berth.revisions")
 
 PIN_SECONDS = 60.0
+# A database that gives no answer for this long counts as unreachable: its machine works, so the connection's own limits don't end the wait.
+HANGS_SECONDS = 20.0
 _MAX_PINS = 20_000
 
 
@@ -60,6 +63,8 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._trouble = Trouble()
+        # When the query began that waits for its answer.
+        self._asked_at = math.inf
         # Number and digest of the last read Revision: a restored database can have a different one with the same number.
         self._seen: tuple[int, str] | None = None
         self._stored = NOTHING
@@ -69,8 +74,8 @@ class RevisionHolder:
 
     @property
     def reachable(self) -> bool:
-        """Whether the last query reached the database."""
-        return not self._trouble.is_ongoing
+        """Whether the last query reached the database, and the present one doesn't wait too long for its answer."""
+        return not self._trouble.is_ongoing and time.monotonic() - self._asked_at < HANGS_SECONDS
 
     def served(self) -> tuple[int, datetime | None]:
         """Return the number of the Revision in use, 0 without one, and since when it is in use."""
@@ -124,7 +129,7 @@ class RevisionHolder:
             self._poll_once()
 
     def _poll_once(self) -> None:
-        row = RevisionRow.objects.order_by("-number").values_list("number", "digest", "created_at").first()
+        row = self._newest()
         newest = row[:2] if row else (0, "")
         if newest == self._seen:
             return
@@ -142,6 +147,14 @@ class RevisionHolder:
         # A Revision from before the start of this process says nothing about the delay of a publish.
         if row and former is not None and self._number() == newest[0]:
             PUBLISH_TO_SERVED.observe(max(0.0, (datetime.now(UTC) - row[2]).total_seconds()))
+
+    def _newest(self) -> tuple[int, str, datetime] | None:
+        """Return the newest Revision's number and digest, and when it was made; None if there is none."""
+        self._asked_at = time.monotonic()
+        try:
+            return RevisionRow.objects.order_by("-number").values_list("number", "digest", "created_at").first()
+        finally:
+            self._asked_at = math.inf
 
     def _number(self) -> int | None:
         return self.current.number if self.current else None

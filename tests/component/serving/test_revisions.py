@@ -147,6 +147,26 @@ def test_a_connection_that_was_ended_is_no_outage(
     assert not [message for message in caplog.messages if "unreachable" in message]
 
 
+def test_a_database_that_hangs_counts_as_unreachable_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = make_holder(tmp_path)
+    seen: list[bool] = []
+    now = 1000.0
+
+    def hangs(execute: Any, *arguments: Any) -> Any:
+        nonlocal now
+        for seconds in (0.0, revisions.HANGS_SECONDS - 1, 1.0):
+            now += seconds
+            seen.append(holder.reachable)
+        return execute(*arguments)
+
+    monkeypatch.setattr(revisions.time, "monotonic", lambda: now)
+    with revisions.connection.execute_wrapper(hangs):
+        holder.poll()
+    assert (seen, holder.reachable) == ([True, True, False], True)
+
+
 def test_a_start_without_a_database_serves_what_was_kept_on_disk(tmp_path: Path) -> None:
     number = publish("one")
     make_holder(tmp_path).poll()
