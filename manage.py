@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 _NO_RIGHT = "42501"
 # Its classes of errors of a connection that was refused or ended; one that was never made has no code.
 _LOST = ("08", "57P")
-# Those of limits that an administrator sets: lock_timeout, statement_timeout (and pg_cancel_backend),
+# Those of limits that an administrator or Berth sets: lock_timeout, statement_timeout (and pg_cancel_backend),
 # idle_in_transaction_session_timeout, transaction_timeout.
 _LIMITS = ("55P03", "57014", "25P03", "25P04")
 
