@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Max, Q
@@ -22,7 +21,7 @@ from policies.publishing.standing import AUTHORING
 from scheduler.ledger.logs import EVENTS
 from scheduler.models import Delivery, InboxEntry, LedgerLeaf, Notice, NoticedCondition, NoticeMark, Webhook
 from scheduler.notices import conditions, table
-from scheduler.webhooks.formats import Payload, body_of
+from scheduler.webhooks.bodies import write_body
 
 logger = logging.getLogger("berth.notices")
 
@@ -147,29 +146,8 @@ def _authors(change: int) -> Iterable[int]:
 
 
 def _deliveries(notice: Notice, hooks: Iterable[Webhook], now: datetime) -> Iterable[Delivery]:
-    payload = Payload(
-        number=notice.number,
-        kind=notice.kind,
-        at=notice.at,
-        sentence=notice.sentence,
-        text=notice.text,
-        thing={"kind": notice.thing_kind, "name": notice.thing_name},
-        by=notice.by,
-        link=_absolute(notice.link),
-    )
     for hook in hooks:
         if not hook.kinds or notice.kind in hook.kinds:
-            yield Delivery(
-                webhook=hook,
-                notice=notice,
-                kind=notice.kind,
-                body=body_of(payload, hook.format),
-                made_at=now,
-                next_at=now,
-            )
-
-
-def _absolute(path: str) -> str:
-    # An origin with * stands for many, and can't be linked to.
-    origins = [origin for origin in settings.BERTH.trusted_origins if "*" not in origin]
-    return f"{origins[0]}{path}" if origins and path else path
+            delivery = Delivery(webhook=hook, notice=notice, kind=notice.kind, made_at=now, next_at=now)
+            write_body(delivery, hook)
+            yield delivery

@@ -11,7 +11,7 @@ from policies.models.audit import digest_of
 from policies.publishing import AuditKind, record_event
 from policies.publishing.actors import By, name_of
 from scheduler.models import Delivery, Webhook
-from scheduler.webhooks.formats import Payload, body_of
+from scheduler.webhooks.bodies import write_again, write_body
 from scheduler.webhooks.sealing import seal
 from scheduler.webhooks.targets import TargetError, read_url
 
@@ -60,7 +60,7 @@ def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str
 
 @transaction.atomic
 def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str) -> Webhook:
-    """Change a webhook. Waiting deliveries go to the new URL.
+    """Change a webhook. Waiting deliveries go to the new URL, in the new format.
 
     Args:
         row: the webhook.
@@ -79,7 +79,10 @@ def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str
         row.sealed_url = seal(wanted.url)
     _write(row, wanted)
     row.held_until, row.failures = None, 0
-    return _saved(row, AuditKind.WEBHOOK_CHANGE, by)
+    saved = _saved(row, AuditKind.WEBHOOK_CHANGE, by)
+    if saved.format != present.format:
+        write_again(saved)
+    return saved
 
 
 @transaction.atomic
@@ -125,12 +128,9 @@ def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
         WebhookError: it was removed meanwhile.
     """
     row = _locked(row)
-    payload = Payload(
-        number=0, kind=_TEST_KIND, at=now, sentence=f"{name_of(by)} tests the webhook {row.name}", by=name_of(by)
-    )
-    made = Delivery.objects.create(
-        webhook=row, kind=_TEST_KIND, body=body_of(payload, row.format), made_at=now, next_at=now, asked_by=name_of(by)
-    )
+    made = Delivery(webhook=row, kind=_TEST_KIND, made_at=now, next_at=now, asked_by=name_of(by))
+    write_body(made, row)
+    made.save()
     _free(row)
     _record(AuditKind.WEBHOOK_TEST, row, by, (digest_of_webhook(row), digest_of_webhook(row)), delivery=made.pk)
     return made
@@ -138,16 +138,17 @@ def send_test(row: Webhook, *, by: By, now: datetime) -> Delivery:
 
 @transaction.atomic
 def send_again(delivery: Delivery, *, by: By, now: datetime) -> Delivery:
-    """Queue the same bytes again, as a new delivery: the result of the first one is kept.
+    """Queue the same message again, in the webhook's present format, as a new delivery: the first one and its result are kept.
 
     Raises:
         WebhookError: the webhook was removed meanwhile.
     """
     hook = _locked(delivery.webhook)
-    made = Delivery.objects.create(
-        webhook=hook, notice=delivery.notice, kind=delivery.kind, body=delivery.body,
-        made_at=now, next_at=now, asked_by=name_of(by),
-    )  # fmt: skip
+    made = Delivery(
+        webhook=hook, notice=delivery.notice, kind=delivery.kind, made_at=now, next_at=now, asked_by=name_of(by)
+    )
+    write_body(made, hook)
+    made.save()
     _free(hook)
     same = digest_of_webhook(hook)
     _record(AuditKind.WEBHOOK_AGAIN, hook, by, (same, same), delivery=made.pk, again=delivery.pk)

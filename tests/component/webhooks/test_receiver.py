@@ -19,6 +19,7 @@ from django.utils import timezone
 from policies.models import AuditEvent
 from scheduler.models import Delivery, Notice, Webhook
 from scheduler.webhooks import queue
+from scheduler.webhooks.bodies import write_body
 from scheduler.webhooks.keeping import (
     Wanted,
     WebhookError,
@@ -86,8 +87,9 @@ def waiting(row: Webhook, *numbers: int) -> None:
     now = timezone.now()
     for number in numbers:
         notice = Notice.objects.create(number=number, at=now, kind="published", sentence="s")
-        body = json.dumps({"number": number})
-        Delivery.objects.create(webhook=row, notice=notice, kind="published", body=body, made_at=now, next_at=now)
+        delivery = Delivery(webhook=row, notice=notice, kind="published", made_at=now, next_at=now)
+        write_body(delivery, row)
+        delivery.save()
 
 
 class Clock:
@@ -283,10 +285,28 @@ def test_a_test_and_what_is_sent_again_arrive_as_deliveries_of_their_own(receive
     made = send_test(row, by="root", now=clock.now)
     queue.deliver(now=clock)
     first, second, third = receiver.taken()
-    assert first["body"] == second["body"] == {"number": 7}
+    assert first["body"] == second["body"]
+    assert first["body"]["text"] == "s"
     assert second["delivery"] == str(again.pk)
     assert third["delivery"] == str(made.pk)
     assert "root tests the webhook ci" in third["body"]["text"]
+
+
+def test_what_waits_or_is_sent_again_is_in_the_format_that_the_webhook_has_by_then(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 7)
+    queue.deliver(now=clock)
+    waiting(row, 8)
+    send_test(row, by="ann", now=clock.now)
+    change_webhook(Webhook.objects.get(), Wanted("ci", "", (), "slack"), by="root", expected_digest="")
+    send_again(Delivery.objects.get(notice=7), by="root", now=clock.now)
+    queue.deliver(now=clock)
+    before, *after = [each["body"] for each in receiver.taken()]
+    assert before["number"] == 7
+    assert [each["text"] for each in after] == ["s", "ann tests the webhook ci", "s"]
+    footers = [each["blocks"][-1]["elements"][0]["text"].partition(":")[0] for each in after]
+    assert footers == ["Berth, Notice 8", "Berth, Notice 0", "Berth, Notice 7"]
+    assert json.loads(Delivery.objects.order_by("pk")[0].body) == before, "the log has what was sent"
 
 
 def test_what_is_sent_by_hand_ends_the_rest_of_a_webhook_that_failed(receiver: Receiver) -> None:
