@@ -39,10 +39,11 @@ _MAX_SAID = 1_000
 
 
 class _Taken(msgspec.Struct, frozen=True):
-    """A delivery that only this process sends until the lease ends."""
+    """A delivery that only this process sends until the lease of its webhook ends."""
 
     row: Delivery
     hook: Webhook
+    until: datetime
 
 
 def deliver(*, now: Callable[[], datetime] = timezone.now) -> int:
@@ -95,7 +96,7 @@ def _taken(hooks: Iterable[Webhook], now: datetime, until: datetime) -> Iterable
             continue
         Delivery.objects.filter(pk=row.pk).update(next_at=until, tried_at=now, attempts=F("attempts") + 1)
         row.attempts += 1
-        yield _Taken(row, hook)
+        yield _Taken(row, hook, until)
 
 
 def _send(taken: _Taken) -> Answer:
@@ -140,6 +141,7 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
         mine = Delivery.objects.filter(pk=row.pk, attempts=row.attempts)
         if not mine.update(state=state, status=answer.status, said=said, next_at=now + (after or timedelta())):
             return  # its lease ended while this process stood still: another has sent it, and holds the webhook
-        Webhook.objects.filter(pk=hook.pk).update(
+        # Whoever changes the webhook, or sends by hand after failures, ends the lease: this result is of what was before.
+        Webhook.objects.filter(pk=hook.pk, held_until=taken.until).update(
             held_until=rest, failures=failures, said="" if answer.is_good else answer.why[:_MAX_SAID]
         )

@@ -233,6 +233,32 @@ def test_a_sender_that_stood_still_notes_nothing_about_what_another_has_sent_mea
     assert (row.failures, row.held_until, row.said) == (0, None, "")
 
 
+def test_a_failure_at_the_former_url_holds_up_nothing_at_the_new_one(receiver: Receiver) -> None:
+    row, clock = hook("http://127.0.0.1:9/in"), Clock()
+    waiting(row, 1, 2)
+    Webhook.objects.update(failures=9)
+    (taken,) = queue._take(clock.now)
+    new = Wanted("ci", f"http://127.0.0.1:{receiver.port}/in", ())
+    change_webhook(Webhook.objects.get(), new, by="root", expected_digest="")
+    queue._note(taken, Answer(None, "no answer within 20 s"), clock.now)
+    row.refresh_from_db()
+    assert (row.failures, row.held_until, row.said) == (0, None, "")
+    assert queue.deliver(now=clock) == 1
+    assert [each["body"]["number"] for each in receiver.taken()] == [2], "the first waits as long as any that failed"
+
+
+def test_a_failure_before_a_test_that_was_sent_by_hand_and_arrived_holds_up_nothing(receiver: Receiver) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1)
+    Webhook.objects.update(failures=9)
+    (taken,) = queue._take(clock.now)
+    send_test(row, by="root", now=clock.now)
+    assert queue.deliver(now=clock) == 1
+    queue._note(taken, Answer(None, "no answer within 20 s"), clock.now)
+    row.refresh_from_db()
+    assert (row.failures, row.held_until) == (0, None)
+
+
 def test_nothing_waits_for_the_day_by_which_the_clock_was_set_back(receiver: Receiver) -> None:
     row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
     waiting(row, 1, 2)
