@@ -104,7 +104,7 @@ def _send(taken: _Taken) -> Answer:
     try:
         target = read_url(unseal(hook.sealed_url))
         secret = unseal(hook.sealed_secret)
-        address = resolve(target, networks_of(settings.BERTH.webhook_allow))
+        addresses = resolve(target, networks_of(settings.BERTH.webhook_allow))
     except (SealError, TargetError) as error:
         return Answer(None, str(error))
     body = row.body.encode()
@@ -117,7 +117,7 @@ def _send(taken: _Taken) -> Answer:
         signing.HEADER: signing.signature(secret, int(time.time()), body),
     }
     settled = settings.BERTH
-    return post(target, address, body, headers, seconds=settled.webhook_seconds, ca_file=settled.webhook_ca_file)
+    return post(target, addresses, body, headers, seconds=settled.webhook_seconds, ca_file=settled.webhook_ca_file)
 
 
 def _note(taken: _Taken, answer: Answer, now: datetime) -> None:

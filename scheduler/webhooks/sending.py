@@ -1,14 +1,14 @@
 """Makes one request to a webhook: to an address that was resolved and allowed before, within one deadline, without redirects.
 
 A library's HTTP client would resolve the name again, follow redirects, use the environment's proxy, or apply its time-out to
-each read; so this module connects to the address itself.
+each read; so this module connects to the addresses itself.
 """
 
 import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import eq
 from typing import Final
@@ -56,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def post(
     target: Target,
-    address: str,
+    addresses: Sequence[str],
     body: bytes,
     headers: Mapping[str, str],
     *,
@@ -64,7 +64,7 @@ def post(
     ca_file: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Answer:
-    """Send a body to a target at an address; `ca_file` has CAs that are trusted beside the system's."""
+    """Send a body to a target at the first of its addresses that can be connected to; `ca_file` has CAs that are trusted beside the system's."""
     deadline = clock() + seconds
 
     def left() -> float:
@@ -74,7 +74,7 @@ def post(
         return rest
 
     try:
-        with _connected(target, address, left, ca_file) as connection:
+        with _connected(target, addresses, left, ca_file) as connection:
             response, said = _ask(connection, _request(target, body, headers), left)
             return Answer(response.status_code, _without_url(said, target)[:MAX_HEAD], _again_seconds(response))
     except TimeoutError:
@@ -90,9 +90,9 @@ def post(
         return Answer(None, f"can't be asked: {error}")  # a name that is invalid in certificates
 
 
-def _connected(target: Target, address: str, left: Callable[[], float], ca_file: str) -> socket.socket:
+def _connected(target: Target, addresses: Sequence[str], left: Callable[[], float], ca_file: str) -> socket.socket:
     context = _context(ca_file) if target.scheme == "https" else None
-    plain = socket.create_connection((address, target.port), timeout=left())
+    plain = _reached(target, addresses, left)
     if context is None:
         return plain
     try:
@@ -103,6 +103,18 @@ def _connected(target: Target, address: str, left: Callable[[], float], ca_file:
     except OSError:
         plain.close()
         raise
+
+
+def _reached(target: Target, addresses: Sequence[str], left: Callable[[], float]) -> socket.socket:
+    """Connect to the first address that can be reached: of a name's several, some may be away, or of a network without a route."""
+    *others, last = addresses
+    for address in others:
+        try:
+            # Half of the time that is left, so that one that doesn't answer leaves some to the next.
+            return socket.create_connection((address, target.port), timeout=left() / 2)
+        except OSError:
+            continue
+    return socket.create_connection((last, target.port), timeout=left())
 
 
 def _context(ca_file: str) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
 """The addresses to which a webhook may send: public internet addresses, and those in BERTH_WEBHOOK_ALLOW.
 
 A user who may enter a URL must not reach internal services by it: the API server, a cloud's metadata, a database. A name is
-resolved once, each of its addresses must be allowed, and the connection goes to the resolved address, so a later change
+resolved once, each of its addresses must be allowed, and the connection goes to a resolved address, so a later change
 of the name's addresses has no effect.
 """
 
@@ -112,8 +112,8 @@ def _meant(address: Address) -> list[Address]:
     return [address.sixtofour, address] if address.sixtofour else [address]
 
 
-def resolve(target: Target, allowed: Sequence[Network]) -> str:
-    """Return the address to connect to. It is resolved once.
+def resolve(target: Target, allowed: Sequence[Network]) -> list[str]:
+    """Return the addresses to connect to, in the system's order. They are resolved once.
 
     Raises:
         TargetError: there is none, one of them isn't allowed, or http would be used where only https is allowed.
@@ -126,7 +126,7 @@ def resolve(target: Target, allowed: Sequence[Network]) -> str:
     if target.scheme != "https" and not all(_is_allowed(address, allowed) for address in found):
         message = "Sent by https:// alone: http:// is for networks that BERTH_WEBHOOK_ALLOW names"
         raise TargetError(message)
-    return str(found[0])
+    return [str(address) for address in found]
 
 
 def _addresses(target: Target) -> list[Address]:

@@ -2,6 +2,9 @@
 
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from scheduler.webhooks.sending import Answer, post
 from scheduler.webhooks.targets import read_url
@@ -12,6 +15,33 @@ def test_a_handshake_has_only_the_time_that_connecting_left() -> None:
         target = read_url(f"https://receiver.example:{silent.getsockname()[1]}/hook")
         readings = iter([0.0, 0.0, 59.8])
         began = time.monotonic()
-        answer = post(target, "127.0.0.1", b"{}", {}, seconds=60, clock=lambda: next(readings, 60.0))
+        answer = post(target, ["127.0.0.1"], b"{}", {}, seconds=60, clock=lambda: next(readings, 60.0))
     assert answer == Answer(None, "no answer within 60 s")
     assert time.monotonic() - began < 30
+
+
+def test_of_several_addresses_the_first_that_can_be_reached_is_sent_to() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as receiver:
+        target = read_url(f"http://receiver.example:{receiver.getsockname()[1]}/hook")
+        with ThreadPoolExecutor(1) as others:
+            sending = others.submit(post, target, ["127.0.0.1", "127.0.0.2"], b"{}", {}, seconds=60)
+            connection, _ = receiver.accept()
+            with connection:
+                connection.recv(4_096)
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+            assert sending.result() == Answer(204, "")
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[str, float]] = []
+
+    def silent(address: tuple[str, int], timeout: float) -> socket.socket:
+        tried.append((address[0], timeout))
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    target = read_url("https://receiver.example/hook")
+    readings = iter([0.0, 0.0, 30.0])
+    answer = post(target, ["8.8.8.8", "8.8.4.4"], b"{}", {}, seconds=60, clock=lambda: next(readings))
+    assert answer == Answer(None, "no answer within 60 s")
+    assert tried == [("8.8.8.8", 30.0), ("8.8.4.4", 30.0)]
