@@ -98,8 +98,8 @@ def _connected(target: Target, addresses: Sequence[str], left: Callable[[], floa
     try:
         # A handshake would have as long again as connecting had.
         plain.settimeout(left())
-        # The certificate must be for the name, whatever the address.
-        return context.wrap_socket(plain, server_hostname=target.host)
+        # The certificate must be for the name, whatever the address. The dot that ends a complete name is in no certificate.
+        return context.wrap_socket(plain, server_hostname=target.host.removesuffix("."))
     except OSError:
         plain.close()
         raise

@@ -1,13 +1,16 @@
 """One request to a webhook, within its one deadline."""
 
 import socket
+import ssl
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from scheduler.webhooks.sending import Answer, post
 from scheduler.webhooks.targets import read_url
+from tests.certificates import Authority, write
 
 
 def test_a_handshake_has_only_the_time_that_connecting_left() -> None:
@@ -18,6 +21,22 @@ def test_a_handshake_has_only_the_time_that_connecting_left() -> None:
         answer = post(target, ["127.0.0.1"], b"{}", {}, seconds=60, clock=lambda: next(readings, 60.0))
     assert answer == Answer(None, "no answer within 60 s")
     assert time.monotonic() - began < 30
+
+
+def test_a_certificate_is_valid_for_its_name_with_a_dot_at_the_end_too(tmp_path: Path) -> None:
+    ours = Authority("ours")
+    certificate, key = ours.sign("receiver", dns=("hooks.team.svc.cluster.local",))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(write(tmp_path / "receiver.pem", certificate + key))
+    trusted = str(write(tmp_path / "ca.pem", ours.pem))
+    with socket.create_server(("127.0.0.1", 0)) as receiver, ThreadPoolExecutor(1) as others:
+        target = read_url(f"https://hooks.team.svc.cluster.local.:{receiver.getsockname()[1]}/hook")
+        sending = others.submit(post, target, ["127.0.0.1"], b"{}", {}, seconds=60, ca_file=trusted)
+        plain, _ = receiver.accept()
+        with context.wrap_socket(plain, server_side=True) as connection:
+            connection.recv(4_096)
+            connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        assert sending.result() == Answer(204, "")
 
 
 def test_of_several_addresses_the_first_that_can_be_reached_is_sent_to() -> None:
