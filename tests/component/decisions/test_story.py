@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from django.core.management import call_command
 from django.test import Client
@@ -122,6 +123,16 @@ def test_attempts_with_the_same_answer_are_told_once_and_another_rule_is_what_ma
     assert newest.causes is not None
     assert (newest.causes.alone, newest.causes.needed) == (["the rules"], ["the rules"])
     assert "It was the rules" in newest.causes.sentence
+
+
+def test_what_kubernetes_writes_into_a_pod_at_each_attempt_is_no_change_of_it(history: History, asking: Asking) -> None:
+    asking.filter(pod(), snapshot(n1="web"))
+    written = msgspec.json.decode(msgspec.json.encode(pod().json))
+    written["metadata"] |= {"resourceVersion": "7", "generation": 2, "managedFields": [{"manager": "kube-scheduler"}]}
+    written["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    asking.filter(Pod.from_json(written), snapshot(n1="web"))
+    (only,) = told(history).attempts
+    assert (only.times, only.changed) == (2, [])
 
 
 def test_another_assignment_that_took_the_pod_is_not_laid_at_the_rules_door(history: History, asking: Asking) -> None:
