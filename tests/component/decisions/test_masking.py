@@ -317,6 +317,35 @@ def test_what_rules_read_of_victims_is_masked_and_the_preemption_replays(history
     assert replay(row).ok
 
 
+@pytest.mark.parametrize(
+    ("masks", "reached"),
+    [
+        pytest.param(Masks(env=["*"]), {"", "spec", "spec.containers"}, id="env"),
+        pytest.param(
+            Masks(annotations=["token"]),
+            {"", "metadata", "metadata.annotations", "metadata.annotations.token", "spec", "spec.volumes"},
+            id="annotations, which templates of claims have too",
+        ),
+        pytest.param(
+            Masks(labels=["secret"]),
+            {"", "metadata", "metadata.labels", "metadata.labels.secret"}
+            | {"spec", "spec.containers", "spec.nodeName", "spec.volumes"},
+            id="labels, which selectors anywhere name",
+        ),
+        pytest.param(Masks(), set(), id="nothing"),
+    ],
+)
+def test_an_expression_reads_what_may_be_masked_where_such_a_name_may_stand(masks: Masks, reached: set[str]) -> None:
+    assert {path for path in PATHS if masks.reaches(tuple(path.split(".")) if path else ())} == reached
+
+
+PATHS = (
+    "", "status", "metadata", "metadata.name", "metadata.annotations", "metadata.annotations.token",
+    "metadata.annotations.plain", "metadata.labels", "metadata.labels.secret", "metadata.labels.app", "spec",
+    "spec.containers", "spec.nodeName", "spec.volumes",
+)  # fmt: skip
+
+
 def test_names_are_compared_without_regard_to_case_and_by_their_begin_or_end() -> None:
     masks = Masks(env=["db_*", "*PASSWORD", "*token*", "exact"])
     json = {"spec": {"containers": [{"env": [{"name": name, "value": "v"} for name in NAMES]}]}}
