@@ -17,7 +17,7 @@ from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
 from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.record import Entry, NodesEntry
-from scheduler.decisions.remedies import remedies_of
+from scheduler.decisions.remedies import Remedies, remedies_of
 from scheduler.models import Decision
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import publish_all
@@ -83,6 +83,22 @@ def test_a_node_that_there_was_no_time_for_is_not_blamed_on_others_by_the_record
     found = remedies_of(decision)
     assert found.sentences == ["There was no time to ask all rules about n1."]
     assert found.fault == "Only as far as it is recorded: pruned."
+
+
+def test_the_record_alone_says_nothing_about_rules_that_were_not_asked(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pruned(*_: object) -> None:
+        raise ReplayError("pruned")
+
+    rules = [{"name": name, "expression": "false", "reason": "no"} for name in ("first", "second")]
+    publish_all(make_rule_set(filters=rules), make_assignment())
+    decision = scheduled(history, CompiledRevision(publishing.current_revision()))
+    assert (
+        remedies_of(decision).sentences[0] == "No single rule keeps it waiting: the node is refused by 2 rules or more."
+    )
+    monkeypatch.setattr("scheduler.decisions.remedies.Snapshots.of", pruned)
+    assert remedies_of(decision) == Remedies(sentences=[], fault="Only as far as it is recorded: pruned.")
 
 
 def test_several_nodes_that_nominated_pods_fill_are_told_in_one_sentence(
