@@ -70,6 +70,17 @@ def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after
     assert taken(queue, 1.0) == ["a"]
 
 
+def test_room_that_is_given_back_helps_the_pods_that_were_refused_since_it_was_taken() -> None:
+    queue = Queue()
+    for name, at in (("before", 1.0), ("with", 2.0), ("since", 3.0)):
+        queue.put(pod_of(name), at)
+        taken(queue, at)
+        queue.refuse(name, at, requeued_by={POD_GONE})
+
+    assert queue.requeue(POD_GONE, 4.0, refused_since=2.0) == 2
+    assert taken(queue, 9.0) == ["with", "since"]
+
+
 def test_a_refused_pod_is_tried_at_once_when_its_backoff_is_over() -> None:
     queue = Queue()
     queue.put(pod_of("a"), 0.0)

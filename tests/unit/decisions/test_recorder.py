@@ -440,6 +440,13 @@ class TestStop:
         recorder.shipper._run()
         assert recorder.depth.records == 0
 
+    def test_what_there_is_no_time_to_ship_is_left_for_the_next_process(self, tmp_path: Path) -> None:
+        recorder = make_recorder(tmp_path)
+        recorder.record(entry())
+        recorder.shipper.stop(0)
+        recorder.shipper._run()
+        assert recorder.depth.records == 1
+
     def test_what_cannot_be_shipped_is_left_for_the_next_process(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
