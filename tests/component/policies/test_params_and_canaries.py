@@ -131,6 +131,12 @@ class TestPublishing:
         with pytest.raises(PublishingError, match=r"shop: spec\.params\.spare: rule set teams has no such param"):
             publish_all(make_rule_set("teams", filters=[TEAM_FILTER], params={"team": "web"}))
 
+    def test_params_for_a_rule_set_that_is_not_there_are_refused_for_its_absence(self) -> None:
+        with pytest.raises(PublishingError) as refused:
+            publish_all(make_assignment("all", "gone", params={"team": "shop"}))
+        (fault,) = refused.value.faults
+        assert "gone" in str(fault)
+
     def test_a_change_with_wrong_params_is_not_sent_to_review(self) -> None:
         wrong = make_assignment("shop", "teams", params={"team": ["a"]})
         change = publishing.open_change(title="t", edits=[publishing.Edit.of(wrong)], by="ops")
