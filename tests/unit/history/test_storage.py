@@ -56,7 +56,9 @@ def test_a_history_without_anything_needs_nothing() -> None:
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
+        (1_000, "1.0 kB"),
         (1_500, "1.5 kB"),
+        (10 * 10**9, "10 GB"),
         (410 * 10**9, "410 GB"),
         (2 * 10**12, "2.0 TB"),
         (64 * 10**6, "64 MB"),

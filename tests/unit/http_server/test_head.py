@@ -126,11 +126,14 @@ def test_what_could_be_read_in_two_ways_or_is_too_large_is_refused(head: bytes, 
 
 
 def test_a_head_without_end_is_refused_as_soon_as_it_is_too_large() -> None:
-    refuse_unfinished(b"x" * 200, LIMITS)
+    refuse_unfinished(b"x" * LIMITS.line + b"\r", LIMITS)
+    refuse_unfinished(b"x" * LIMITS.line + b"\r\nHost", LIMITS)
     with pytest.raises(RefusedError, match="URI Too Long"):
-        refuse_unfinished(b"x" * 203, LIMITS)
+        refuse_unfinished(b"x" * (LIMITS.line + 2), LIMITS)
+    begun = b"GET / HTTP/1.1\r\n"
+    refuse_unfinished(begun + b"x" * (LIMITS.whole - len(begun)) + b"\r\n\r", LIMITS)
     with pytest.raises(RefusedError, match="Header Fields"):
-        refuse_unfinished(b"GET / HTTP/1.1\r\n" + b"x" * 1300, LIMITS)
+        refuse_unfinished(begun + b"x" * (LIMITS.whole + 4 - len(begun)), LIMITS)
 
 
 def test_a_field_is_read_in_time_in_proportion_whatever_stands_in_it() -> None:
