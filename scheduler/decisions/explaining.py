@@ -11,7 +11,7 @@ import msgspec
 
 from policies import publishing
 from policies.engine.cel import Expression, Result, seen_by, shown, values_at
-from policies.engine.decision import NOT_IN_TIME, CompiledRuleSet, decide
+from policies.engine.decision import NOT_IN_TIME, Answer, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import spelled
@@ -80,7 +80,6 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
     recorded = _recorded(decision, body, rule_set)
     sentences = list(_sentences(recorded, rule_set, node))
     read = read_decision(decision)
-    matrix = matrix_of(read.answer, best=decision.best)
     report = {
         "id": str(decision.id),
         "at": decision.at.isoformat(),
@@ -96,7 +95,7 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
         "asked": [*(recorded.body.get("nodes") or []), *(recorded.body.get("unknown") or [])],
         "summary": _summary(decision, body),
         "ruleSetKnown": rule_set is not None,
-        "matrix": _table(matrix, node),
+        "matrix": msgspec.to_builtins(_table(read.answer, decision.best, node)),
         "rules": msgspec.to_builtins(sentences),
     }
     if read.missing:
@@ -186,11 +185,13 @@ def _by(decision: Decision) -> str:
     return f"{rules} (Assignment {decision.assignment})" if decision.assignment else rules
 
 
-def _table(matrix: Matrix, node: str) -> dict[str, Any]:
-    table: dict[str, Any] = msgspec.to_builtins(matrix)
-    if node:
-        table["rows"] = [row for row in table["rows"] if node in row["nodes"]]
-    return table
+def _table(answer: Answer, best: str, node: str) -> Matrix:
+    """Return the table of an answer; for one node its row alone, however many groups of nodes there are."""
+    if not node:
+        return matrix_of(answer, best=best)
+    whole = matrix_of(answer, best=best, most=len(answer.names))
+    rows = [msgspec.structs.replace(row, nodes=[node]) for row in whole.rows if node in row.nodes]
+    return msgspec.structs.replace(whole, rows=rows)
 
 
 def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:

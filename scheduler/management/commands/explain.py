@@ -129,9 +129,11 @@ def _helping(remedies: Remedies) -> str:
 def _text(explained: dict[str, Any]) -> str:
     head = f"{explained['at']} {explained['verb']}, Revision {explained['revision']}: {explained['summary']}."
     lines = [head, *(f"- {said}" for said in explained.get("chosenBy", ()))]
-    lines += [f"- {sentence['sentence']}" for sentence in explained["rules"]]
-    if "node" in explained:
-        lines += [f"- {rule['sentence']}" for rule in explained["node"]["rules"] if rule.get("remedy")]
+    helped = [rule for rule in explained.get("node", {}).get("rules", ()) if rule.get("remedy")]
+    # These say the same refusals, and what would change them.
+    said_again = {_verdict(rule) for rule in helped}
+    lines += [f"- {rule['sentence']}" for rule in explained["rules"] if _verdict(rule) not in said_again]
+    lines += [f"- {rule['sentence']}" for rule in helped]
     if "nodeFault" in explained:
         lines.append(f"- what would change the answer wasn't computed: {explained['nodeFault']}")
     if "missing" in explained:
@@ -143,6 +145,10 @@ def _text(explained: dict[str, Any]) -> str:
             f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't in this database: no rule is shown."
         )
     return "\n".join([*lines, *_rows(explained["matrix"])])
+
+
+def _verdict(rule: dict[str, Any]) -> tuple[str, str, str]:
+    return rule["kind"], rule["rule"], rule.get("reason", "")
 
 
 def _told(story: Story) -> str:
@@ -176,7 +182,7 @@ def _told(story: Story) -> str:
 def _rows(matrix: dict[str, Any]) -> Iterator[str]:
     """Iterate over the lines of the table: one for nodes that every rule treats alike."""
     columns = [*matrix["filters"], *matrix["scores"]]
-    if not columns:
+    if not columns or not matrix["rows"]:
         return
     yield f"  {' | '.join([*columns, 'points'])} | nodes"
     for row in matrix["rows"]:

@@ -155,8 +155,10 @@ def test_one_node_is_explained_by_itself(rule_set: RuleSet) -> None:
         ("broken", "NotEvaluated"),
     ]
     assert all(rule["nodes"] == ["n2"] for rule in decision["rules"])
-    assert len(decision["matrix"]["rows"]) == 1
-    assert "refused n2:" in run("web-1", "--node", "n2")
+    assert [row["nodes"] for row in decision["matrix"]["rows"]] == [["n2"]]
+    said = run("web-1", "--node", "n2")
+    assert "refused n2:" in said
+    assert "  ✗ | · | · | · | · | n2\n" in f"{said}\n"
 
 
 def test_a_node_that_nobody_asked_about_is_said_with_what_to_do(rule_set: RuleSet) -> None:
@@ -261,12 +263,13 @@ def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
     assert "version 1 of web isn't in this database" in run("web-1")
 
 
-def test_a_table_with_very_many_rows_says_how_many_are_left_out() -> None:
+def test_a_table_with_very_many_rows_says_how_many_are_left_out_and_shows_the_node_that_was_asked_for() -> None:
     numbers = list(range(502))
     score = {"rule": "a", "weight": 1, "raw": numbers}
     body = {"nodes": [f"n{number}" for number in numbers], "scores": [score], "totals": numbers}
     row(body=store_json(body), rule_set="gone")
     assert run("web-1").endswith("  and 2 more groups of nodes\n")
+    assert run("web-1", "--node", "n0").endswith("  0 | 0 | n0\n")
 
 
 def test_the_namespace_may_stand_before_the_name_or_by_itself(rule_set: RuleSet) -> None:

@@ -659,6 +659,17 @@ def test_explain_says_what_rules_read_of_nodes(one: Decision) -> None:
     assert seen["node.metadata.labels.team"] in {"web", "data"}
 
 
+def test_explain_says_a_refusal_of_one_node_once_with_what_would_change_it(one: Decision) -> None:
+    out = io.StringIO()
+    call_command("explain", "asked", "--output", "json", stdout=out)
+    (decision,) = json.loads(out.getvalue())["decisions"]
+    refused = next(row["nodes"][0] for row in decision["matrix"]["rows"] if not row["feasible"])
+    out = io.StringIO()
+    call_command("explain", "asked", "--node", refused, stdout=out)
+    (refusal,) = [line for line in out.getvalue().splitlines() if f"refused {refused}:" in line]
+    assert "It is true on" in refusal
+
+
 def test_explain_goes_on_without_a_snapshot_that_was_pruned(one: Decision) -> None:
     lose_base()
     out = io.StringIO()
