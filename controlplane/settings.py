@@ -282,7 +282,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Berth",
-    "DESCRIPTION": "Rule sets, Assignments, Revisions and Decisions.",
+    "DESCRIPTION": "Scheduling rules, the Changes that edit them, and what they decided about Pods.",
     "VERSION": "v1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {

@@ -145,7 +145,7 @@ class ChangeDetailSerializer(ChangeSerializer):
 
     edits = serializers.SerializerMethodField()
     changes = serializers.SerializerMethodField(help_text="what it changes, in sentences")
-    authors = serializers.SerializerMethodField()
+    authors = serializers.SerializerMethodField(help_text="everybody who edited it")
     approved_by = serializers.SerializerMethodField(help_text="the approvers whose approvals count")
     missing = serializers.SerializerMethodField(help_text="the missing approvals, one sentence each")
     waiting = serializers.SerializerMethodField(help_text="the reviewers whose review was requested")

@@ -87,7 +87,7 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
 class AuditEventSerializer(serializers.ModelSerializer[AuditEvent]):
     """An AuditEvent as a sentence, in columns, and with further members of its record."""
 
-    sentence = serializers.SerializerMethodField()
+    sentence = serializers.SerializerMethodField(help_text="the event as a sentence")
     address = serializers.SerializerMethodField(help_text="null without the permission to see addresses")
     more = serializers.SerializerMethodField()
     is_as_written = serializers.SerializerMethodField(help_text="true if the columns agree with the record")
@@ -202,8 +202,8 @@ class PriorityClassSerializer(serializers.ModelSerializer[PriorityClass]):
     """A PriorityClass: its document, its versions, and its state in the cluster. `state` is empty if it isn't live."""
 
     document = serializers.SerializerMethodField()
-    live_version = serializers.SerializerMethodField()
-    state = serializers.SerializerMethodField()
+    live_version = serializers.SerializerMethodField(help_text="the version that is live; null for none")
+    state = serializers.SerializerMethodField(help_text="the state of the live version in the cluster")
     versions = serializers.SerializerMethodField()
     cluster = serializers.SerializerMethodField()
 
@@ -254,8 +254,10 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 class RevisionDetailSerializer(RevisionSerializer):
     """A Revision with its whole document, and the exact text that its digest is computed from."""
 
-    document = serializers.SerializerMethodField()
-    digest_text = serializers.SerializerMethodField()
+    document = serializers.SerializerMethodField(help_text="canonical JSON, as a string")
+    digest_text = serializers.SerializerMethodField(
+        help_text="the digests of the Revision's parts and of the previous Revision; for an early Revision, its document"
+    )
 
     class Meta(RevisionSerializer.Meta):
         fields = [*RevisionSerializer.Meta.fields, "document", "digest_text"]

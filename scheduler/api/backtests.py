@@ -24,8 +24,10 @@ class BacktestSerializer(serializers.ModelSerializer[Backtest]):
 class BacktestDetailSerializer(serializers.ModelSerializer[Backtest]):
     """A backtest with its progress and its result, which is null until the backtest has ended."""
 
-    done = serializers.SerializerMethodField()
-    result = serializers.SerializerMethodField()
+    done = serializers.SerializerMethodField(help_text="the number of Decisions that are done")
+    result = serializers.SerializerMethodField(
+        help_text="as `manage.py backtest --output json` prints it; null until the backtest has ended"
+    )
 
     def get_done(self, backtest: Backtest) -> int:
         """Return the number of Decisions that are done."""

@@ -22,7 +22,11 @@ from scheduler.decisions.reading import answered_of, body_of
 from scheduler.decisions.shadow_counts import DROPPED, FAILED
 from scheduler.models import BinderState, Decision, ShadowCount
 
-_SHADOW_TEXTS = ("assignment", "rule_set", "divergence")
+_SHADOW_TEXTS = {
+    "assignment": "The Assignment that gave the shadow its rule set.",
+    "rule_set": "The rule set that was evaluated as a shadow.",
+    "divergence": "How the shadow differed from the answer.",
+}
 _DIVERGENCES = [*map(str, Divergence), DROPPED, FAILED]
 
 
@@ -84,7 +88,8 @@ class ShadowViewSet(ReadOnlyViewSet):
 
     parameters = {
         "list": [
-            OpenApiParameter(name, str, enum=_DIVERGENCES if name == "divergence" else None) for name in _SHADOW_TEXTS
+            OpenApiParameter(name, str, enum=_DIVERGENCES if name == "divergence" else None, description=text)
+            for name, text in _SHADOW_TEXTS.items()
         ]
     }
     queryset = ShadowCount.objects.filter(number__gt=0).order_by("assignment", "revision", "pk")

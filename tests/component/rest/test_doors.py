@@ -126,6 +126,33 @@ def test_bodies_take_no_other_members_and_the_schema_says_so() -> None:
         assert [each["path"] for each in answer.json()["faults"]] == ["slip"], path
 
 
+def test_the_schema_describes_one_object_as_one_and_each_parameter_of_a_query() -> None:
+    paths = schema()["paths"]
+    reads = {path: of["get"]["description"] for path, of in paths.items() if "get" in of}
+    alike = [path for path, text in reads.items() if text == reads.get(path.rpartition("/{")[0])]
+    silent = [
+        (path, each["name"])
+        for path, method in operations()
+        for each in paths[path][method].get("parameters", ())
+        if each["in"] == "query" and not each.get("description")
+    ]
+
+    assert {"/api/v1/decisions", "/api/v1/decisions/{id}"} <= reads.keys()
+    assert (alike, silent) == ([], [])
+
+
+def test_members_in_the_schema_are_described_by_what_they_hold() -> None:
+    said = {
+        (name, member): described["description"]
+        for name, shape in schema()["components"]["schemas"].items()
+        for member, described in shape.get("properties", {}).items()
+        if "description" in described
+    }
+
+    # What a docstring says is about the method.
+    assert {which: text for which, text in said.items() if text.startswith("Return ") or "Raises:" in text} == {}
+
+
 def test_every_url_is_in_the_schema() -> None:
     described = {"*".join(_parts(path)) for path, _ in operations()}
     urls = {"*".join(place.parts) for place in places() if place.parts[0].startswith("/api/v1/")}
