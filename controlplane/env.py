@@ -144,8 +144,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # Address `HOST:PORT` of a listener of the binder, plain HTTP with the probes and metrics only. Default none.
     binder_bind: str = ""
 
-    # Such a listener of the worker, and of beat.
+    # Address `HOST:PORT` of a listener of the worker, plain HTTP with the probes and metrics only. Default none.
     worker_bind: str = ""
+
+    # Address `HOST:PORT` of a listener of beat, plain HTTP with the probes and metrics only. Default none.
     beat_bind: str = ""
 
     # The most waiting Pods that are requeued in a second. Default 50: each one costs the API server a patch and
@@ -207,8 +209,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     # The OpenID Connect provider where people sign in: its issuer, `https://…`. Default none: accounts of Berth's own.
     oidc_issuer: str = ""
 
-    # Berth's client id and client secret at the provider.
+    # Berth's client ID at the provider. Default none; needed with an issuer.
     oidc_client_id: str = ""
+
+    # Berth's client secret at the provider. Default none; needed with an issuer.
     oidc_client_secret: str = ""
 
     # The provider's name on the sign-in button. Default `single sign-on`.
