@@ -22,6 +22,9 @@ ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 OF_MODULE = re.compile(r"`(?:\w+\.)*([a-z_]+)\.(_?[A-Z]\w*)`")
 # What docs/performance.md keeps in memory: a row for each.
 KEPT = re.compile(r"^\| .*?`(?:\w+\.)*([a-z_]+)\.(\w+)`.* \| kept", re.MULTILINE)
+# A test's file, and a part of the name of a test in it.
+OF_A_TEST = re.compile(r"`(?:\w+/)*test_\w+\.py`")
+PART_OF_A_NAME = re.compile(r"`[a-z]+(?:_[a-z0-9]+)+`")
 ONE_MACHINE = re.compile(r"(?<![\w.:/}~-])/(?:" + "|".join(("root", "work", "home")) + r")/[\w.]")
 
 
@@ -63,6 +66,21 @@ def dead_links(path: Path) -> list[str]:
 def test_every_relative_link_leads_somewhere() -> None:
     texts = [path for path in tracked_files() if path.suffix == ".md"]
     assert {named(path): dead for path in texts if (dead := dead_links(path))} == {}
+
+
+def test_each_attack_that_is_described_names_tests_that_exist() -> None:
+    tests = [path for path in tracked_files() if path.is_relative_to(ROOT / "tests") and path.suffix == ".py"]
+    gone = []
+    for row in (ROOT / "docs" / "security.md").read_text().splitlines():
+        text = ""
+        for name in CODE.findall(row):
+            if OF_A_TEST.fullmatch(name):
+                text = "".join(path.read_text() for path in tests if str(path).endswith(f"/{name[1:-1]}"))
+                gone += [] if text else [name]
+            elif text and PART_OF_A_NAME.fullmatch(name) and name[1:-1] not in text:
+                gone.append(name)
+
+    assert gone == []
 
 
 def test_a_page_that_lists_its_sections_lists_all_of_them_in_their_order() -> None:
