@@ -463,7 +463,8 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _port(text: str) -> int:
-    if not 0 < (port := int(text)) <= _LAST_PORT:
+    port = int(text) if text.isdecimal() else 0
+    if not 0 < port <= _LAST_PORT:
         message = f"a port is 1 to {_LAST_PORT}"
         raise argparse.ArgumentTypeError(message)
     return port

@@ -430,7 +430,10 @@ def _truth(text: str) -> bool:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text.removesuffix("s"))
+    try:
+        seconds = float(text.removesuffix("s"))
+    except ValueError:
+        seconds = 0.0
     if not 0 < seconds <= _LONGEST_SECONDS:
         message = f"write a number of seconds above 0 and up to {_LONGEST_SECONDS:g}"
         raise ArgumentTypeError(message)

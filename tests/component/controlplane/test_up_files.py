@@ -301,7 +301,7 @@ def test_what_is_no_port_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(SystemExit):
         read_options([f"{option}={text}"])
-    assert f"argument {option}: " in capsys.readouterr().err
+    assert f"argument {option}: a port is 1 to 65535\n" in capsys.readouterr().err
     assert read_options([f"{option}=65535"])
 
 

@@ -140,10 +140,16 @@ class TestConfiguration:
 
     @pytest.mark.parametrize(
         "arguments",
-        [("--verbs", "eat"), ("--http-timeout", "0"), ("--ignorable", "perhaps"), ("--managed-resource", "a/b:c")],
+        [
+            ("--verbs", "eat"),
+            ("--http-timeout", "0"),
+            ("--http-timeout", "soon"),
+            ("--ignorable", "perhaps"),
+            ("--managed-resource", "a/b:c"),
+        ],
     )
-    def test_an_answer_that_cannot_be_taken_is_refused(self, arguments: tuple[str, ...]) -> None:
-        with pytest.raises(CommandError):
+    def test_an_answer_that_cannot_be_taken_is_refused_with_what_can(self, arguments: tuple[str, ...]) -> None:
+        with pytest.raises(CommandError, match=f"argument {arguments[0]}: (?!invalid)"):
             call_command("doctor", "configuration", *arguments)
 
 
