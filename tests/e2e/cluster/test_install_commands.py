@@ -25,6 +25,8 @@ INSTALL = ROOT / "docs" / "kubernetes.md"
 _WAITS = re.compile(
     r"^kubectl -n berth (?:wait --for=\S+ --timeout=\S+|rollout status|exec -it) (\S+).*$", re.MULTILINE
 )
+# Of the cluster that the second kube-scheduler is for.
+VERSION = "v1.35.9"
 # What an upgrade stops first.
 STOPPED = ("deployment/berth-beat", "statefulset/berth-worker")
 # As the worker makes it of a document (scheduler/priority_classes/execute.py).
@@ -40,7 +42,7 @@ value: 7
 def folder(tmp_path: Path, cluster: Cluster) -> Iterator[Path]:
     """A checkout as the page's reader has it, with the kustomization that the page shows."""
     own = with_components(tmp_path / "deploy", "small")
-    (own / "kustomization.yaml").write_text(blocks("yaml", INSTALL)[0])
+    (own / "kustomization.yaml").write_text(blocks("yaml", INSTALL)[0].replace("newTag: v1.36.3", f"newTag: {VERSION}"))
     for name in (".venv", "manage.py"):
         (tmp_path / name).symlink_to(ROOT / name)
     kubectl(cluster, "create", "namespace", "shop")
@@ -95,6 +97,7 @@ def test_the_commands_of_the_page_install_berth_and_take_it_out_again(cluster: C
     assert wanted <= names_of(cluster, documents)
     assert "berth-extended" in kubectl(cluster, "get", "namespace", "shop", "--output=jsonpath={.metadata.labels}")
     assert images(cluster) == {"REGISTRY/berth:TAG"}
+    assert f"registry.k8s.io/kube-scheduler:{VERSION}" in json.dumps(documents)
 
     own = folder / "deploy" / "kubernetes" / "own" / "kustomization.yaml"
     own.write_text(own.read_text().replace("newTag: TAG", "newTag: NEXT"))
