@@ -37,7 +37,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
 from policies.engine.validation import read_rule_set
 from scheduler.background import start_behind
-from scheduler.gate.forecast import DECIDING_SECONDS, Gathered, forecast_of
+from scheduler.gate.forecast import DECIDING_SECONDS, Gathered, forecast
 
 SIZES = ((300, 3_000), (1_000, 10_000), (5_000, 50_000))
 AIM_SECONDS = 20.0
@@ -143,7 +143,7 @@ def measure(nodes: int, count: int, only: Sequence[str], *, alike: bool) -> None
         for pod in pods:
             gathered.add(pod)
         until = began + DECIDING_SECONDS
-        found = forecast_of(gathered, snapshot, is_up=lambda until=until: perf_counter() > until)  # type: ignore[misc] # mypy can't infer it
+        found = forecast(gathered, snapshot, is_up=lambda until=until: perf_counter() > until)  # type: ignore[misc] # mypy can't infer it
         seconds, used = perf_counter() - began, process_time() - used
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         missed = found.waiting_left_out + found.running_left_out

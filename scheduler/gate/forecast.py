@@ -253,40 +253,18 @@ class Gathered:
 
 
 def forecast(
-    before: CompiledRevision,
-    after: CompiledRevision,
-    snapshot: Snapshot,
-    pods: Iterable[Pod],
-    now: datetime,
-    on_progress: Progress = _silent,
-    own: OwnScheduler = _NO_SCHEDULER,
-) -> Forecast:
-    """Decide on each Pod by both Revisions, on one Snapshot.
-
-    Args:
-        before: the live Revision.
-        after: the Revision after the Change.
-        snapshot: the cluster, with the Pods that are on nodes.
-        pods: all Pods, see `Gathered.add`.
-        now: the time that rules see.
-        on_progress: called as the work proceeds.
-        own: the configuration of Berth's own scheduler.
-    """
-    gathered = Gathered(before, after, snapshot.namespaces, now, own)
-    for pod in pods:
-        gathered.add(pod)
-    return forecast_of(gathered, snapshot, on_progress)
-
-
-def forecast_of(
     gathered: Gathered,
     snapshot: Snapshot,
     on_progress: Progress = _silent,
     is_up: Callable[[], bool] = _never,
 ) -> Forecast:
-    """Return the forecast for gathered Pods, see `forecast`.
+    """Decide on the gathered Pods by both Revisions, on one Snapshot. The largest groups of equal Pods come first.
 
-    Once `is_up` returns True, the remaining Pods are only counted. The largest groups of equal Pods come first.
+    Args:
+        gathered: the Pods, see `Gathered.add`.
+        snapshot: the cluster, with the Pods that are on nodes.
+        on_progress: called as the work proceeds.
+        is_up: returns whether the time is up; from then on, Pods are only counted.
     """
     asked, found = _Asked(snapshot, gathered), _Found()
     total = len(gathered.groups)

@@ -27,7 +27,7 @@ from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError
 from scheduler.gate.checks import CHECKS, Question, look
 from scheduler.gate.cluster import list_cluster
-from scheduler.gate.forecast import DECIDING_SECONDS, Forecast, OwnScheduler, forecast_of
+from scheduler.gate.forecast import DECIDING_SECONDS, Forecast, OwnScheduler, forecast
 
 logger = logging.getLogger("berth.gate")
 
@@ -131,7 +131,7 @@ def _ask_cluster(
         question.unknown = str(error)
         return None
     until = min(monotonic() + deciding_seconds, ends_at)
-    question.forecast = forecast_of(
+    question.forecast = forecast(
         cluster.pods,
         cluster.snapshot,
         lambda done, total: on_step("deciding on Pods", done, total),

@@ -18,7 +18,7 @@ from policies.publishing import Edit
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.gate import runs
 from scheduler.gate.cluster import Cluster
-from scheduler.gate.forecast import Forecast, Gathered, OwnScheduler, forecast_of
+from scheduler.gate.forecast import Forecast, Gathered, OwnScheduler, forecast
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 pytestmark = pytest.mark.django_db
@@ -180,12 +180,12 @@ def test_a_cluster_that_is_slow_to_be_read_leaves_less_time_to_decide(
         return Cluster(Snapshot.of([Node.from_json(make_node("n1"))]), pods)
 
     def decide(*arguments: Any) -> Forecast:
-        made.append(forecast_of(*arguments))
+        made.append(forecast(*arguments))
         return made[0]
 
     monkeypatch.setattr(runs, "monotonic", lambda: clock[0])
     monkeypatch.setattr(runs, "list_cluster", read)
-    monkeypatch.setattr(runs, "forecast_of", decide)
+    monkeypatch.setattr(runs, "forecast", decide)
     run = publishing.take_gate()
     assert run is not None
     runs.carry_out(run, client=lambda: None)  # type: ignore[arg-type,return-value] # nothing is asked

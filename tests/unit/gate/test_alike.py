@@ -13,8 +13,9 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from policies.engine.scheduling import with_default_filters
-from scheduler.gate.forecast import Gathered, Refused, Shifted, Waiting, forecast, forecast_of
+from scheduler.gate.forecast import Gathered, Refused, Shifted, Waiting, forecast
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
+from tests.unit.gate.at_once import forecast_at_once
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -146,7 +147,7 @@ def test_the_forecast_is_what_each_pod_alone_gives(
             }
             if was.best and will.best and was.best not in best:
                 shifted.append(Shifted(name, was.best, will.best))
-    said = forecast(live, wanted, snapshot, made, NOW)
+    said = forecast_at_once(live, wanted, snapshot, made, NOW)
     assert said.waiting == waiting
     assert said.refused == refused
     assert said.shifted == shifted
@@ -169,7 +170,7 @@ def test_how_far_it_is_is_said() -> None:
     for pod in made:
         gathered.add(pod)
     steps: list[tuple[int, int]] = []
-    forecast_of(gathered, snapshot, lambda done, total: steps.append((done, total)))
+    forecast(gathered, snapshot, lambda done, total: steps.append((done, total)))
     assert steps == [(0, 2), (1, 2)]
 
 
@@ -181,9 +182,9 @@ def test_what_there_is_no_time_for_is_counted() -> None:
     for pod in made:
         gathered.add(pod)
     asked = iter([False, False, False, True])
-    found = forecast_of(gathered, snapshot, is_up=lambda: next(asked, True))
+    found = forecast(gathered, snapshot, is_up=lambda: next(asked, True))
     assert (found.waiting_left_out, found.running_left_out) == (0, 2)
-    none = forecast_of(gathered, snapshot, is_up=lambda: True)
+    none = forecast(gathered, snapshot, is_up=lambda: True)
     assert (none.waiting_left_out, none.running_left_out, none.pods) == (1, 3, 4)
 
 

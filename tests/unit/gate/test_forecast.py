@@ -14,8 +14,9 @@ from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.ruleset import Revision
-from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Taken, Waiting, forecast
+from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Taken, Waiting
 from tests.builders import make_assignment, make_node, make_pause, make_pod, make_rule_set
+from tests.unit.gate.at_once import forecast_at_once
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NODES, PODS = 300, 3_000
@@ -60,7 +61,7 @@ def asked(nodes: list[Any], pods: list[Any], before: Revision, after: Revision) 
     made = list(map(Pod.from_json, pods))
     snapshot = Snapshot.of(map(Node.from_json, nodes), made)
     live = CompiledRevision(before)
-    return forecast(live, CompiledRevision(after, former=live), snapshot, made, NOW)
+    return forecast_at_once(live, CompiledRevision(after, former=live), snapshot, made, NOW)
 
 
 def test_exactly_the_planted_pods_are_listed() -> None:
@@ -197,7 +198,7 @@ def test_what_kube_scheduler_binds_and_allocates_keeps_its_pods_from_no_node(spe
     ]
     snapshot = Snapshot.of([Node.from_json(make_node("n1", labels={"team": "a"})), Node.from_json(make_node("n2"))])
     live = CompiledRevision(revision(1, strict=False))
-    found = forecast(
+    found = forecast_at_once(
         live,
         CompiledRevision(revision(2, strict=True), former=live),
         snapshot.changed({}, objects=LATE),
@@ -220,7 +221,7 @@ def test_pods_of_berths_own_scheduler_have_the_nodes_that_it_uses_alone() -> Non
     live = CompiledRevision(revision(1, strict=False))
     after = CompiledRevision(revision(2, strict=True), former=live)
     own = OwnScheduler(frozenset({"berth"}), ("pool", "berth"))
-    found = forecast(live, after, snapshot, pods, NOW, own=own)
+    found = forecast_at_once(live, after, snapshot, pods, NOW, own=own)
     assert found.waiting == [Waiting("default/theirs", 2, 0, 1), Waiting("default/own", 1, 0, 1)]
     assert [each.pod for each in found.left_with_none] == ["default/own"]
 
@@ -244,7 +245,7 @@ def test_a_node_that_is_kept_free_for_a_nominated_pod_is_no_node_for_less_import
         live = CompiledRevision(revision(1, strict=False))
         after = CompiledRevision(revision(2, strict=True), former=live)
         snapshot = Snapshot.of(map(Node.from_json, nodes), made)
-        said = forecast(live, after, snapshot, made, NOW, own=OwnScheduler(frozenset({"berth"})))
+        said = forecast_at_once(live, after, snapshot, made, NOW, own=OwnScheduler(frozenset({"berth"})))
         assert {each.pod.removeprefix("default/"): each.nodes for each in said.waiting} == found
         assert len(said.left_with_none) == 1
 
@@ -264,7 +265,7 @@ def test_rules_count_nominated_pods_for_berths_own_scheduler_alone(scheduler: st
     live = CompiledRevision(rules(1, 0))
     after = CompiledRevision(rules(2, 1), former=live)
     snapshot = Snapshot.of([Node.from_json(make_node("n1"))], made)
-    said = forecast(live, after, snapshot, made, NOW, own=OwnScheduler(frozenset({"berth"})))
+    said = forecast_at_once(live, after, snapshot, made, NOW, own=OwnScheduler(frozenset({"berth"})))
     assert [each.pod.removeprefix("default/") for each in said.waiting] == gaining
 
 

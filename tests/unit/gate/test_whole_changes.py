@@ -20,7 +20,7 @@ from policies.engine.ruleset import Revision
 from policies.engine.scheduling import default_profile, with_default_filters
 from policies.engine.which import which
 from scheduler.gate.cluster import list_cluster
-from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Shadowed, Taken, Waiting, forecast_of
+from scheduler.gate.forecast import Forecast, Handed, OwnScheduler, Refused, Shadowed, Taken, Waiting, forecast
 from tests.builders import exemption_document, make_assignment, make_node, make_pause, make_pod, make_rule_set
 
 NAMESPACES = {"default": {"env": "prod"}, "other": {}}
@@ -214,4 +214,4 @@ def test_the_forecast_of_a_change_is_what_each_pod_alone_gives(
     compiled = (live, CompiledRevision(sides[1], former=live))
     listed: Any = Listed(nodes=NODES, pods=pods, namespaces=namespaces)  # it lists, and no more
     cluster = list_cluster(listed, lambda: compiled, lambda _: None, OwnScheduler())
-    assert forecast_of(cluster.pods, cluster.snapshot) == by_each_alone(sides, pods, cluster.pods.now)
+    assert forecast(cluster.pods, cluster.snapshot) == by_each_alone(sides, pods, cluster.pods.now)
