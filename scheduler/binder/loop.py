@@ -37,7 +37,7 @@ from scheduler.binder.queue import REVISION, VICTIM, Queue, State, Waiting
 from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import Dispatcher
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
-from scheduler.cluster.live import LiveSnapshot
+from scheduler.cluster.live import CORE_KINDS, LiveSnapshot
 from scheduler.cluster.reflection import Change, Changes
 from scheduler.cluster.waiting import is_waiting
 from scheduler.decisions.spool import SpoolFullError
@@ -57,7 +57,6 @@ SWEEP_SECONDS = 10.0
 
 _IDLE_SECONDS = 0.5
 _PUBLISH_SECONDS = 0.5
-_CORE = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
 class Nomination(msgspec.Struct, frozen=True):
@@ -334,7 +333,7 @@ class Loop:
 
     def _is_away(self) -> bool:
         """Return whether the last attempt to watch the API server failed."""
-        return bool(self._live.failing() & _CORE)
+        return bool(self._live.failing() & CORE_KINDS)
 
     def _pause(self, now: float) -> float:
         moments = [now + _IDLE_SECONDS]

@@ -23,8 +23,9 @@ from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 
 logger = logging.getLogger("berth.cluster")
 
-# The kinds that are always watched.
-ALWAYS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
+# The kinds that are always watched. If one of these fails, the API server counts as unavailable; any other kind may just be
+# forbidden by RBAC.
+CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
 class PodEvent(msgspec.Struct, frozen=True):
@@ -147,7 +148,7 @@ class LiveSnapshot:
     @property
     def synced(self) -> bool:
         """Whether nodes, Pods and Namespaces have each been listed once."""
-        return self._listed >= ALWAYS
+        return self._listed >= CORE_KINDS
 
     def wait_until_synced(self, timeout_seconds: float) -> bool:
         """Wait until `synced`; False when the time is up."""

@@ -13,8 +13,7 @@ from django.db.models.functions import Now
 
 from policies import publishing
 from policies.engine.failures import Conditions
-from scheduler.cluster.kinds import NAMESPACES, NODES, PODS
-from scheduler.cluster.live import LiveSnapshot
+from scheduler.cluster.live import CORE_KINDS, LiveSnapshot
 from scheduler.decisions.masking import Masks
 from scheduler.decisions.missing import note_numbered
 from scheduler.decisions.recorder import Recorder
@@ -28,9 +27,6 @@ from scheduler.trouble import Trouble
 logger = logging.getLogger("berth.process")
 
 HEARTBEAT_SECONDS = 1.0
-
-# If one of these fails, the API server counts as unavailable; any other kind may just be forbidden by RBAC.
-CORE_KINDS = frozenset({NODES.name, PODS.name, NAMESPACES.name})
 
 
 def make_recorder(process_id: str) -> Recorder:

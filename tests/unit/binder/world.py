@@ -21,7 +21,7 @@ from scheduler.cluster.client import Client
 from scheduler.cluster.dispatcher import APIRequest
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import Seen
-from scheduler.cluster.live import ALWAYS, LiveSnapshot
+from scheduler.cluster.live import CORE_KINDS, LiveSnapshot
 from scheduler.cluster.reflection import Changes, Reflection
 from tests.builders import make_node, make_pod
 
@@ -67,7 +67,7 @@ class World:
         monkeypatch.setattr(api_calls_module, "write_condition", self._write)
         monkeypatch.setattr(api_calls_module, "bind", self._bind)
         monkeypatch.setattr(api_calls_module, "look_up", self._bind)
-        self.live._listed |= ALWAYS
+        self.live._listed |= CORE_KINDS
         self.loop.serve(CompiledRevision(Revision(number=0)))
         self._nodes: Reflection[Node] = Reflection()
         self._namespaces: Reflection[Namespace] = Reflection()
