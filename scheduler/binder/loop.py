@@ -23,7 +23,6 @@ from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node, Path
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.objects.table import Rows
 from policies.engine.preemption.dry_run import Preemption
 from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE, POD_LEAVES
 from policies.engine.scheduling import usable_rows
@@ -392,7 +391,7 @@ class Loop:
             return self._profile.place(
                 waiting.pod,
                 snapshot,
-                self._rows(snapshot),
+                usable_rows(snapshot.table, self._node_label),
                 now=datetime.now(UTC),
                 after=self._last_node,
                 conditions=self._look_at_conditions(now),
@@ -421,9 +420,6 @@ class Loop:
         if snapshot.nominated is nominated or not nominated:
             return snapshot
         return snapshot.changed({}, nominated=nominated)
-
-    def _rows(self, snapshot: Snapshot) -> Rows:
-        return usable_rows(snapshot.table, self._node_label)
 
     # Refused Pods
 

@@ -677,13 +677,13 @@ def test_what_an_event_was_missed_of_is_mended_by_the_sweep(world: World) -> Non
 def test_a_pod_whose_cycle_broke_off_is_tried_again_and_holds_up_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = world.loop._rows
+    whole = loop_module.usable_rows
 
-    def broken(snapshot: Any) -> Any:
-        monkeypatch.setattr(world.loop, "_rows", whole)
+    def broken(*_: Any) -> Any:
+        monkeypatch.setattr(loop_module, "usable_rows", whole)
         raise RuntimeError
 
-    monkeypatch.setattr(world.loop, "_rows", broken)
+    monkeypatch.setattr(loop_module, "usable_rows", broken)
     world.node("n1")
     for name in "ab":
         world.pod(name)
