@@ -89,11 +89,6 @@ class SnapshotBuilder:
         if node_name is not None:
             self._take(node_name, uid)
 
-    @property
-    def assumed(self) -> dict[str, str]:
-        """The Pods that are assumed to be on a node: UID -> name of the node. Don't modify it."""
-        return self._assumed
-
     def _confirm(self, node_name: str, uid: str, pod: Pod) -> bool:
         """Replace the assumed Pod by the observed one; True when that makes no difference to any rule."""
         pods = self._pods_on.get(node_name, {})

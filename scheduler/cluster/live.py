@@ -35,8 +35,6 @@ class PodEvent(msgspec.Struct, frozen=True):
         kind: "added", "modified" or "deleted". A Pod that Succeeded or Failed is "deleted": it uses no resources.
         node_name: the node it is on; "" while it waits.
         resource_version: of the change, opaque.
-        deleting: whether its deletion was requested.
-        placed: whether it was waiting until this event and is on a node now.
     """
 
     kind: ChangeKind
@@ -45,8 +43,6 @@ class PodEvent(msgspec.Struct, frozen=True):
     name: str
     node_name: str
     resource_version: str
-    deleting: bool
-    placed: bool = False
 
 
 class LiveSnapshot:
@@ -171,14 +167,6 @@ class LiveSnapshot:
         with self._condition:
             return self._condition.wait_for(lambda: _number(self._pods.version) >= wanted, timeout_seconds)
 
-    def pod(self, uid: str) -> Pod | None:
-        """Return a Pod as last seen, on a node or waiting for one; None when there is none, or it has terminated.
-
-        Like all Pods that are only counted, it has no `json`.
-        """
-        pod = self._pods.get(uid)
-        return pod if pod is not None and pod.is_live else None
-
     def age_seconds(self) -> float:
         """Return the time since the last sign of life of the most silent watch among Nodes, Pods and Namespaces.
 
@@ -196,24 +184,15 @@ class LiveSnapshot:
         """Return the kinds whose last request failed: the API server is unavailable, or refuses."""
         return frozenset(name for name, reflector in self._reflectors().items() if reflector.failing)
 
-    def subscribe(self, callback: Callable[[PodEvent], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[PodEvent], None]) -> None:
         """Call back with every Pod event from now on, in order; if called before `start`, also "added" for each existing Pod.
 
         Args:
             callback: called in the watching thread once the Snapshot has the change, so it must be quick.
                 Exceptions that it raises are logged.
-
-        Returns:
-            A function that ends the subscription.
         """
         with self._condition:
             self._subscribers = (*self._subscribers, callback)
-
-        def unsubscribe() -> None:
-            with self._condition:
-                self._subscribers = tuple(other for other in self._subscribers if other is not callback)
-
-        return unsubscribe
 
     def observe(self, callback: Callable[[str, Changes[Any]], None]) -> None:
         """Call back with the changes of every kind from now on, in order, once the Snapshot has them. Call it before `start`.
@@ -236,11 +215,6 @@ class LiveSnapshot:
         """Stop counting a Pod on its assumed node; does nothing if it was seen there."""
         with self._condition:
             self._builder.forget(uid)
-
-    def assumed(self) -> dict[str, str]:
-        """Return the Pods that are assumed to be on a node, and not seen there yet: UID -> name of the node."""
-        with self._condition:
-            return dict(self._builder.assumed)
 
     def _on_nodes(self, changes: Changes[Node]) -> None:
         with self._condition:
@@ -315,16 +289,13 @@ class LiveSnapshot:
 
 def _event_of(change: Change[Pod]) -> PodEvent:
     pod = change.object
-    ended = not pod.is_live
     return PodEvent(
-        "deleted" if ended else change.kind,
+        change.kind if pod.is_live else "deleted",
         change.key,
         pod.namespace,
         pod.name,
         pod.spec.node_name,
         change.resource_version,
-        pod.parsed.metadata.deletion_timestamp is not None,
-        change.before is not None and not change.before.spec.node_name and bool(pod.spec.node_name),
     )
 
 

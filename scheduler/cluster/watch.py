@@ -50,8 +50,8 @@ class Reflector(Generic[T]):
         kind: the kind to watch.
         handler: called in the watching thread with the changes of each answer, in order. `replaced` is True
             after each complete list, even if it changed nothing. Exceptions are logged; a new list follows.
-        heard: called in the watching thread after each answer or failure of the server: `version`, `failing` and
-            `get` are up to date then.
+        heard: called in the watching thread after each answer or failure of the server: `version` and `failing` are up to date
+            then.
         jitter: the source of randomness; for tests.
         silence_seconds: how long a watch may be silent before its connection counts as dead.
     """
@@ -114,10 +114,6 @@ class Reflector(Generic[T]):
     def failing(self) -> bool:
         """Whether the last request failed."""
         return self._reflection.failing
-
-    def get(self, key: str) -> T | None:
-        """Return the object with this key, as last seen; None when there is none."""
-        return self._reflection.objects.get(key)
 
     def objects(self) -> list[T]:
         """Return all known objects, as last seen."""

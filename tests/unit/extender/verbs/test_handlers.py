@@ -41,9 +41,7 @@ class StillCluster:
     """A live Snapshot on which nothing happens."""
 
     def __init__(self, *nodes: dict[str, Any], pods: tuple[dict[str, Any], ...] = (), synced: bool = True) -> None:
-        read = [Pod.from_json(pod) for pod in pods]
-        self._snapshot = Snapshot.of(map(Node.from_json, nodes), read)
-        self._pods = {pod.uid: pod for pod in read}
+        self._snapshot = Snapshot.of(map(Node.from_json, nodes), [Pod.from_json(pod) for pod in pods])
         self.synced = synced
         self.tell: Callable[[PodEvent], None] = lambda _: None
 
@@ -54,12 +52,8 @@ class StillCluster:
         del names, timeout_seconds
         return True
 
-    def pod(self, uid: str) -> Pod | None:
-        return self._pods.get(uid)
-
-    def subscribe(self, callback: Callable[[PodEvent], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[PodEvent], None]) -> None:
         self.tell = callback
-        return lambda: None
 
 
 class Kept:
@@ -209,9 +203,9 @@ class TestPromises:
     @pytest.mark.parametrize(
         "event",
         [
-            PodEvent("modified", "uid-a", "default", "a", "n9", "9", False),
-            PodEvent("deleted", "uid-a", "default", "a", "", "9", False),
-            PodEvent("modified", "uid-a", "default", "a", "", "9", False),
+            PodEvent("modified", "uid-a", "default", "a", "n9", "9"),
+            PodEvent("deleted", "uid-a", "default", "a", "", "9"),
+            PodEvent("modified", "uid-a", "default", "a", "", "9"),
         ],
         ids=["on another node", "deleted", "not bound"],
     )

@@ -19,7 +19,7 @@ def pod(uid: str, version: str = "1") -> Pod:
 
 
 def event(uid: str, kind: str = "modified", *, node: str = "", version: str = "1") -> PodEvent:
-    return PodEvent(kind, uid, "default", uid, node, version, False)  # type: ignore[arg-type]
+    return PodEvent(kind, uid, "default", uid, node, version)  # type: ignore[arg-type]
 
 
 def placed(in_flight: InFlight, uid: str = "other", *, only_binding: bool = False) -> dict[str, str]:
