@@ -15,7 +15,6 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Rows
 from policies.engine.pauses import Suspension
-from policies.engine.rule import Cycle, go_on
 from policies.engine.ruleset import Assignment, Revision
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.record import rows_of
@@ -221,25 +220,6 @@ class RequestContexts:
         }
         if len(possible) > 1 and actions not in ({"pass"}, {"refuse"}):
             raise NotReadyError(NO_SNAPSHOT, pod)
-
-    def cycle(
-        self,
-        pod: Pod,
-        snapshot: Snapshot,
-        rule_set: CompiledRuleSet,
-        end_in_time: Callable[[], None] = go_on,
-        now: datetime | None = None,
-    ) -> Cycle:
-        """Return the cycle of a Pod under a rule set, at the given time or now; it never gives way to other work."""
-        params = rule_set.params
-        return Cycle(
-            pod=pod,
-            snapshot=snapshot,
-            now=now or self.clock(),
-            params=params,
-            give_way=end_in_time,
-            end_in_time=end_in_time,
-        )
 
     def _read(self, body: Sent, *, anew: bool, since: float | None = None) -> RequestContext:
         started, now = since or time.perf_counter(), self.clock()

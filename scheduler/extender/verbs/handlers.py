@@ -239,7 +239,7 @@ class VerbHandlers:
             if time.monotonic() > until:
                 return
             snapshot = self._live.snapshot()
-            cycle = self._contexts.cycle(Pod.from_json({}), snapshot, rule_set)
+            cycle = Cycle(pod=Pod.from_json({}), snapshot=snapshot, now=self._contexts.clock(), params=rule_set.params)
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
             rest()
 
@@ -316,16 +316,17 @@ class VerbHandlers:
     def _decide(
         self, context: RequestContext, assignment: Assignment, rule_set: CompiledRuleSet, *, verb: str
     ) -> tuple[Answer, str]:
-        cycle = self._contexts.cycle(context.pod, context.snapshot, rule_set, context.end_in_time, context.now)
+        cycle = Cycle(
+            pod=context.pod,
+            snapshot=context.snapshot,
+            now=context.now,
+            params=rule_set.params,
+            give_way=context.end_in_time,
+            end_in_time=context.end_in_time,
+        )
         scoring = verb == "prioritize"
         # The nodes of /prioritize have passed all filters: all of them are scored.
-        answer = decide(
-            rule_set.enforced,
-            cycle,
-            context.rows(),
-            scoring=scoring,
-            filtering=not scoring,
-        )
+        answer = decide(rule_set.enforced, cycle, context.rows(), scoring=scoring, filtering=not scoring)
         if answer.timed_out:
             DEADLINE_MISSES.labels(rule_set.name).inc()
         if answer.met_too_large:
