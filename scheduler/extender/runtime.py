@@ -20,6 +20,7 @@ from scheduler.extender.verbs.bind import Binder
 from scheduler.extender.verbs.context import RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
+from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import LAST_CALL, REVISION, WATCH_AGE, show_misses_of
 from scheduler.models import Caller, Process
 from scheduler.serving.outcomes import MissedEnds, record_outcomes
@@ -32,8 +33,6 @@ logger = logging.getLogger("berth.extender")
 
 # Connections to the API server that are kept open: one for each watch, and one for each Pod that is being bound.
 POOL_SIZE = 64
-
-# The Lease that is held while binding Pods whose rules count other Pods.
 
 # A process that hasn't written a heartbeat for this long is removed from the list.
 FORGET_SECONDS = 3600.0
@@ -134,7 +133,7 @@ class Runtime:
 
     def _on_revision(self, revision: CompiledRevision) -> None:
         self.reads.served()
-        self.answers.serving(revision)
+        VERDICTS.forget_others(revision)
         REVISION.set(revision.number)
         show_misses_of({assignment.rule_set for assignment in revision.revision.assignments})
         self._changed.set()

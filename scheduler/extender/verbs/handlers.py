@@ -243,10 +243,6 @@ class VerbHandlers:
             decide(rule_set, cycle, snapshot.table.all_rows(), whole=True)
             rest()
 
-    def serving(self, revision: CompiledRevision) -> None:
-        """Note the Revision that is served from now on."""
-        VERDICTS.forget_others(revision)
-
     def _read_pod(self, target: Target) -> Pod:
         """Read a Pod that another process filtered.
 
