@@ -20,8 +20,8 @@ _MOST_SMALL_CHUNKS, _LEAST_CHUNK = 256, 32
 _CHUNKED_HEAD = b"POST / HTTP/1.1\r\nHost: any\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-class Body(Protocol):
-    """Receives the bytes of one body."""
+class Sink(Protocol):
+    """Receives bytes."""
 
     def space(self) -> AbstractContextManager[memoryview]:
         """Return memory for the next bytes. It is released before `filled` is called."""
@@ -32,6 +32,10 @@ class Body(Protocol):
         Raises:
             RefusedError: there are too many bytes.
         """
+
+
+class Body(Sink, Protocol):
+    """Receives the bytes of one body."""
 
     def end(self, environ: dict[str, Any]) -> None:
         """Put the body into the environ."""
@@ -141,7 +145,7 @@ class Chunks:
         return True
 
 
-def put(came: bytes | bytearray, body: Body) -> None:
+def put(came: bytes | bytearray, sink: Sink) -> None:
     """Put bytes into a body.
 
     Raises:
@@ -149,8 +153,8 @@ def put(came: bytes | bytearray, body: Body) -> None:
     """
     rest = memoryview(came)
     while rest:
-        with body.space() as space:
+        with sink.space() as space:
             size = min(len(space), len(rest))
             space[:size] = rest[:size]
-        body.filled(size)
+        sink.filled(size)
         rest = rest[size:]

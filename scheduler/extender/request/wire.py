@@ -12,6 +12,7 @@ import msgspec
 
 from scheduler.cluster.nesting import bounded
 from scheduler.extender.request.node_bytes import MARK, MAX_NODES, Body, KnownNodes, Reading, SentNodes
+from scheduler.http_server.body import put
 
 
 class WireError(ValueError):
@@ -122,13 +123,7 @@ def reading(size: int = 0) -> Reading:
 def receive(body: bytes) -> Sent:
     """Read a body that has arrived completely."""
     coming = reading(len(body))
-    rest = memoryview(body)
-    while rest:
-        with coming.space() as space:
-            size = min(len(space), len(rest))
-            space[:size] = rest[:size]
-        coming.filled(size)
-        rest = rest[size:]
+    put(body, coming)
     return coming.end()
 
 
