@@ -10,10 +10,6 @@ class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no 
 
     requires = {"celery.worker.components:Pool"}
 
-    def __init__(self, parent: Any, **options: Any) -> None:
-        super().__init__(parent, **options)
-        self._watch: Any = None
-
     def reflector(self, client: Any) -> Any:
         """Return the watch, not started yet. Imports that need Django's apps are made here."""
         raise NotImplementedError
@@ -22,16 +18,13 @@ class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no 
         """Start the watch; its own thread waits for an API server that isn't available yet."""
         from scheduler.cluster.client import connect
 
-        self._watch = self.reflector(connect())
-        self._watch.start()
+        self.obj = self.reflector(connect())
+        self.obj.start()
 
     def stop(self, parent: Any) -> None:
         """Stop the watch."""
-        if self._watch is not None:
-            self._watch.ask_to_stop()
-            self._watch.join()
-            self._watch = None
+        if self.obj is not None:
+            self.obj.ask_to_stop()
+            self.obj.join()
 
-    def terminate(self, parent: Any) -> None:
-        """Stop, as `stop` does."""
-        self.stop(parent)
+    terminate = stop
