@@ -4,6 +4,7 @@
 Rules: client-go v0.36.3 tools/cache/reflector.go, and the faults of other clients that docs/adr/0004-kubernetes-client.md lists.
 """
 
+from collections.abc import Mapping
 from random import Random, SystemRandom
 from typing import Generic, Literal, TypeVar
 
@@ -51,6 +52,11 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
     object: T
     before: T | None
     resource_version: str
+
+
+def added(found: Mapping[str, T]) -> list[Change[T]]:
+    """Return objects that were listed once as changes: a SnapshotBuilder takes these."""
+    return [Change("added", key, each, None, "") for key, each in found.items()]
 
 
 class Changes(msgspec.Struct, Generic[T], frozen=True):

@@ -1,6 +1,6 @@
 """Lists the current cluster once: nodes, Pods, and the other kinds that the rules in question read."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ from policies.engine.scheduling import default_profile
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS
-from scheduler.cluster.listing import T, list_all
-from scheduler.cluster.reflection import Change
+from scheduler.cluster.listing import list_all
+from scheduler.cluster.reflection import added
 from scheduler.cluster.waiting import whole_pods
 from scheduler.gate.forecast import Gathered, OwnScheduler
 
@@ -43,12 +43,12 @@ def list_cluster(
     """
     at = datetime.now(UTC)
     builder = SnapshotBuilder()
-    builder.on_nodes(_added(list_all(client, NODES)))
+    builder.on_nodes(added(list_all(client, NODES)))
     before, after = compiled()
     namespaces = list_all(client, NAMESPACES)
-    builder.on_namespaces(_added(namespaces))
+    builder.on_namespaces(added(namespaces))
     for name in sorted(before.reads | after.reads | default_profile().reads):
-        builder.on_objects(name, _added(list_all(client, OBJECTS[name])))
+        builder.on_objects(name, added(list_all(client, OBJECTS[name])))
     labels = {name: found.metadata.labels or {} for name, found in namespaces.items()}
     gathered = Gathered(before, after, labels, at, own)
     kind, read = whole_pods(), 0
@@ -56,11 +56,7 @@ def list_cluster(
         pods = kind.read_page(page).objects
         for pod in pods.values():
             gathered.add(pod)
-        builder.on_pods(_added({key: Pod.counting(pod.parsed) for key, pod in pods.items() if pod.spec.node_name}))
+        builder.on_pods(added({key: Pod.counting(pod.parsed) for key, pod in pods.items() if pod.spec.node_name}))
         read += len(pods)
         on_progress(read)
     return Cluster(builder.build(), gathered)
-
-
-def _added(found: Mapping[str, T]) -> Iterable[Change[T]]:
-    return [Change("added", key, each, None, "") for key, each in found.items()]

@@ -1,6 +1,6 @@
 """What scenarios read of the cluster, and of a recorded Decision: Deployments, Pods, a Snapshot."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,8 @@ from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
-from scheduler.cluster.listing import T, list_all
-from scheduler.cluster.reflection import Change as Seen
+from scheduler.cluster.listing import list_all
+from scheduler.cluster.reflection import added
 from scheduler.decisions.rebuilding import ReplayError, snapshot_of
 from scheduler.models import Decision
 from scheduler.scenario.errors import ScenarioError
@@ -138,19 +138,15 @@ def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:
     """
     builder = SnapshotBuilder()
     try:
-        builder.on_nodes(_added(list_all(client, NODES)))
-        builder.on_namespaces(_added(list_all(client, NAMESPACES)))
+        builder.on_nodes(added(list_all(client, NODES)))
+        builder.on_namespaces(added(list_all(client, NAMESPACES)))
         for kind in sorted(reads):
-            builder.on_objects(kind, _added(list_all(client, OBJECTS[kind])))
-        builder.on_pods(_added(list_all(client, PODS)))
+            builder.on_objects(kind, added(list_all(client, OBJECTS[kind])))
+        builder.on_pods(added(list_all(client, PODS)))
     except APIError as error:
         message = f"the cluster can't be listed: {error}"
         raise ScenarioError(message) from error
     return builder.build()
-
-
-def _added(found: Mapping[str, T]) -> Sequence[Seen[T]]:
-    return [Seen("added", key, each, None, "") for key, each in found.items()]
 
 
 def recorded_snapshot(named: str) -> tuple[Snapshot, datetime]:
