@@ -395,7 +395,7 @@ class Client:
             parameters = {**(query or {}), "limit": str(limit)} | ({"continue": token} if token else {})
             page = self.get(path=path, query=parameters)
             yield page
-            token = _decoded(page, type_=_Page, context=f"GET {path}").metadata.continue_
+            token = decoded(page, type_=_Page, context=f"GET {path}").metadata.continue_
             if not token:
                 return
 
@@ -456,7 +456,7 @@ class Client:
         query = {"fieldSelector": field_selector} if field_selector else {}
         pods: list[dict[str, Any]] = []
         for page in self.list_pages(path=path, query=query):
-            pods += _decoded(page, type_=_PodPage, context=f"GET {path}").items or ()
+            pods += decoded(page, type_=_PodPage, context=f"GET {path}").items or ()
         return pods
 
     def patch_pod_annotations(
@@ -483,7 +483,7 @@ class Client:
             metadata["resourceVersion"] = resource_version
         body = msgspec.json.encode({"metadata": metadata})
         answer = self.patch(path=path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds)
-        return _decoded(answer, type_=dict[str, Any], context=f"PATCH {path}")
+        return decoded(answer, type_=dict[str, Any], context=f"PATCH {path}")
 
 
 def connect() -> Client:
@@ -496,7 +496,12 @@ def pending_pods(client: Client) -> list[dict[str, Any]]:
     return client.list_pods(field_selector="spec.nodeName=,status.phase=Pending")
 
 
-def _decoded(answer: bytes, *, type_: type[T], context: str) -> T:
+def decoded(answer: bytes, *, type_: type[T], context: str) -> T:
+    """Return an answer of the API server; `context` says what was asked for.
+
+    Raises:
+        APIUnavailableError: it isn't of this type.
+    """
     try:
         return msgspec.json.decode(answer, type=type_)
     except msgspec.DecodeError as error:

@@ -8,12 +8,12 @@ cluster's state.
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from policies.engine.ruleset import PriorityClass
-from scheduler.cluster.client import MERGE_PATCH, Client, Query
+from scheduler.cluster.client import MERGE_PATCH, Client, Query, decoded
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -44,8 +44,6 @@ _PAUSE_SECONDS = 0.05
 # The metadata that a class keeps when it is created again.
 _CARRIED = ("labels", "annotations", "finalizers", "ownerReferences")
 
-T = TypeVar("T")
-
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a step. `state` is one of ClusterPriorityClass; `found` is the class in the cluster now."""
@@ -69,7 +67,7 @@ def read_classes(client: Client) -> list[Found]:
     """
     # In one request, without pages: they are few, and a look must not hang for long.
     answer = client.get(path=PATH, timeout_seconds=_TIMEOUT_SECONDS)
-    return [found_of(item) for item in _decoded(answer, _List).items or ()]
+    return [found_of(item) for item in decoded(answer, type_=_List, context=PATH).items or ()]
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -91,14 +89,6 @@ class _Item(msgspec.Struct, rename="camel", frozen=True):
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
     description: str = ""
-
-
-def _decoded(answer: bytes, type_: type[T]) -> T:
-    try:
-        return msgspec.json.decode(answer, type=type_)
-    except msgspec.DecodeError as error:
-        message = f"{PATH}: the answer isn't what Kubernetes gives: {error}"
-        raise APIUnavailableError(message) from error
 
 
 def found_of(json: Mapping[str, Any]) -> Found:
@@ -287,7 +277,7 @@ class _Executor:
 
     def _post(self, body: Mapping[str, Any]) -> Found:
         answer = self._client.post(path=PATH, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS)
-        return found_of(_decoded(answer, dict[str, Any]))
+        return found_of(decoded(answer, type_=dict[str, Any], context=PATH))
 
     def _post_patiently(self, body: Mapping[str, Any]) -> Found:
         """Post a class that may become the global default just after the deletion of the former global default."""
@@ -306,7 +296,7 @@ class _Executor:
             content_type=MERGE_PATCH,
             timeout_seconds=_TIMEOUT_SECONDS,
         )
-        return found_of(_decoded(answer, dict[str, Any]))
+        return found_of(decoded(answer, type_=dict[str, Any], context=PATH))
 
     def _delete(self, found: Found) -> None:
         only_this = {"preconditions": {"uid": found.uid, "resourceVersion": found.resource_version}}

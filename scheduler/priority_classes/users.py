@@ -18,8 +18,8 @@ from django.utils import timezone
 
 from policies.engine.objects.metadata import Metadata, controller_of
 from policies.models import PriorityClassLook, PriorityClassUser
-from scheduler.cluster.client import Client
-from scheduler.cluster.errors import APIError, APIUnavailableError
+from scheduler.cluster.client import Client, decoded
+from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import PODS
 from scheduler.cluster.texts import stored
 
@@ -49,9 +49,6 @@ class _Pod(msgspec.Struct, frozen=True):
 
 class _Page(msgspec.Struct, frozen=True):
     items: list[_Pod] | None = None
-
-
-_PAGE = msgspec.json.Decoder(_Page)
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
@@ -114,7 +111,7 @@ def read_users(client: Client, *, longest_seconds: float = LONGEST_SECONDS) -> t
     def pods() -> Iterator[_Pod]:
         seen = 0
         for page in client.list_pages(path=PODS.path, query=PODS.query):
-            items = _read(page).items or []
+            items = decoded(page, type_=_Page, context=PODS.path).items or []
             seen += len(items)
             yield from items
             if time.monotonic() > until:
@@ -122,14 +119,6 @@ def read_users(client: Client, *, longest_seconds: float = LONGEST_SECONDS) -> t
                 return
 
     return count(pods()), "".join(said)
-
-
-def _read(page: bytes) -> _Page:
-    try:
-        return _PAGE.decode(page)
-    except msgspec.DecodeError as error:
-        message = f"{PODS.path}: the answer isn't what Kubernetes gives: {error}"
-        raise APIUnavailableError(message) from error
 
 
 class Counter:
