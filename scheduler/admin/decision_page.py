@@ -32,11 +32,11 @@ from scheduler.decisions.masking import NOTE as MASKED_NOTE
 from scheduler.decisions.matrix import Matrix, Row, matrix_of
 from scheduler.decisions.reading import Read, body_of, chosen_by, preemption_of, read_both, recorded, unreadable
 from scheduler.decisions.rebuilding import ReplayError
-from scheduler.decisions.remedies import OPENING, remedies_of
+from scheduler.decisions.remedies import remedies_of
 from scheduler.decisions.replay import replay
 from scheduler.decisions.replica import history_behind
 from scheduler.decisions.time_limit import TimeLimit
-from scheduler.models import Decision
+from scheduler.models import OPENING_VERBS, Decision
 
 SEE = "scheduler.view_decision"
 # The most groups of nodes, and names, on a page.
@@ -270,7 +270,7 @@ def _explained(row: Decision, node: str, read: Read) -> dict[str, Any]:
 
 def _may_be_helped(row: Decision) -> bool:
     """Return whether the page offers remedies: for a placed Pod only if this answer left it no node."""
-    refuses = row.verb in OPENING and row.mode == "enforce" and row.feasible < row.nodes
+    refuses = row.verb in OPENING_VERBS and row.mode == "enforce" and row.feasible < row.nodes
     return refuses and not (row.placed_on and row.feasible)
 
 

@@ -24,9 +24,8 @@ from scheduler.decisions.rebuilding import ReplayError, Snapshots, recorded_body
 from scheduler.decisions.record import Body
 from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
-from scheduler.models import Decision
+from scheduler.models import OPENING_VERBS, Decision
 
-_DECIDING = ("filter", "schedule")
 POD, RULES, CLUSTER, TIME = "the Pod", "the rules", "the cluster", "the time"
 # Instead of RULES, between two Decisions of one Revision: after a change of the Pod's labels, say.
 ASSIGNMENT = "the Assignment that took it"
@@ -65,7 +64,7 @@ class _Side(NamedTuple):
 
 def causes_of(before: Decision, after: Decision, limit: TimeLimit) -> Causes:
     """Return the causes of the difference between two answers about a Pod, the older one first."""
-    if before.verb not in _DECIDING or before.verb != after.verb:
+    if before.verb not in OPENING_VERBS or before.verb != after.verb:
         return Causes(fault=f"a {before.verb} and a {after.verb} answer different questions")
     replays, snapshots = Replays(), Snapshots()
     try:

@@ -12,12 +12,11 @@ from policies.engine.status import PASSED
 from scheduler.decisions.matrix import refusals_of
 from scheduler.decisions.reading import Names, read_decision, recorded
 from scheduler.decisions.search import Search
-from scheduler.models import Decision
+from scheduler.models import OPENING_VERBS, Decision
 
 # Decisions whose bodies are read for a page: the newest.
 MOST_READ = 100
 _MOST_PLACED = 50
-_OPENING = ("filter", "schedule")
 # The approximate number of periods, each of one of these lengths.
 _PERIODS = 10
 _LENGTHS = [
@@ -74,7 +73,7 @@ def node_story(name: str, search: Search) -> NodeStory:
     """
     times = {"at__gte": search.since, "at__lt": search.until}
     within = recorded().filter(**{key: value for key, value in times.items() if value})
-    rows = list(within.filter(mode="enforce", verb__in=_OPENING, error="")[: MOST_READ + 1])
+    rows = list(within.filter(mode="enforce", verb__in=OPENING_VERBS, error="")[: MOST_READ + 1])
     has_more = len(rows) > MOST_READ
     rows = rows[:MOST_READ]
     said, unknown = _said_of(name, rows)

@@ -23,9 +23,7 @@ from scheduler.decisions.rebuilding import ReplayError, Snapshots
 from scheduler.decisions.record import read_body
 from scheduler.decisions.replay import Replays
 from scheduler.decisions.time_limit import TimeLimit
-from scheduler.models import Decision
-
-OPENING = ("filter", "schedule")
+from scheduler.models import OPENING_VERBS, Decision
 
 
 class Remedies(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -46,7 +44,7 @@ class Remedies(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
 def remedies_of(decision: Decision) -> Remedies:
     """Return what would let a Decision's Pod run."""
-    if decision.verb not in OPENING or decision.mode != "enforce":
+    if decision.verb not in OPENING_VERBS or decision.mode != "enforce":
         return Remedies(
             sentences=[], fault=f"a Decision of {decision.verb} refuses no node by itself: look at the filter before it"
         )

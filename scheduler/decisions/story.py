@@ -18,7 +18,7 @@ from scheduler.decisions.matrix import Refusal, passing, refusals_of
 from scheduler.decisions.reading import Names, Read, read_decision, recorded, recorded_outcomes, unreadable
 from scheduler.decisions.record import SUSPENDED_BY
 from scheduler.decisions.time_limit import TimeLimit
-from scheduler.models import Decision, Outcome
+from scheduler.models import OPENING_VERBS, Decision, Outcome
 
 # The most Decisions in a Pod's story: the newest ones.
 _MOST_DECISIONS = 200
@@ -26,7 +26,6 @@ _MOST_SEEN = 2_000
 _MOST_PATHS = 6
 # The most pairs of attempts whose difference is decided again when causes of all attempts are requested.
 _MOST_CAUSES = 5
-_OPENING = ("filter", "schedule")
 # Members of a Pod that the API server writes at each change, or that are only status.
 _PASSING_MEMBERS = {"status"}
 _PASSING_METADATA = {"resourceVersion", "managedFields", "generation"}
@@ -227,7 +226,7 @@ def _attempts(rows: Sequence[Decision]) -> Iterator[Attempt]:
 def _groups(rows: Sequence[Decision]) -> Iterator[list[Decision]]:
     group: list[Decision] = []
     for row in rows:
-        if group and row.verb in _OPENING:
+        if group and row.verb in OPENING_VERBS:
             yield group
             group = []
         group.append(row)
@@ -396,7 +395,7 @@ def _placing(rows: Sequence[Decision], ends: Sequence[End]) -> Decision | None:
     """Return the Decision that led to the Pod's node: the one that its Outcome names, else the last one made by rules."""
     named_by = {end.decision for end in ends if end.kind == Outcome.Kind.BOUND}
     until = next((index for index, row in enumerate(rows) if str(row.pk) in named_by), len(rows) - 1)
-    return next((row for row in reversed(rows[: until + 1]) if row.verb in _OPENING), rows[-1] if rows else None)
+    return next((row for row in reversed(rows[: until + 1]) if row.verb in OPENING_VERBS), rows[-1] if rows else None)
 
 
 def _provenance(placing: Decision | None) -> list[Provenance]:
@@ -422,7 +421,7 @@ def _now(attempts: Sequence[Attempt], ends: Sequence[End]) -> str:
     last = attempts[-1]
     if last.error:
         return f"It waits: the last question about it couldn't be answered: {last.error}."
-    if not last.nodes and last.verb in _OPENING:
+    if not last.nodes and last.verb in OPENING_VERBS:
         return "It waits: by the last answer there was no node to ask about."
     if last.feasible or not last.nodes:
         return f"It may use {last.feasible:,} of {last.nodes:,} nodes; that it is on one isn't known yet."

@@ -6,12 +6,11 @@ from datetime import datetime
 import msgspec
 
 from scheduler.decisions.reading import recorded, recorded_outcomes
-from scheduler.models import Decision, Outcome, PlacedPod
+from scheduler.models import OPENING_VERBS, Decision, Outcome, PlacedPod
 
 # The most Decisions for a page: the newest.
 MOST_READ = 1_000
 _MOST_PODS = 200
-_OPENING = ("filter", "schedule")
 
 
 class PlacedNow(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +68,7 @@ def workload_story(namespace: str, kind: str, name: str, since: datetime, waitin
     found = recorded().filter(owner_name=name, owner_kind=kind, pod_namespace=namespace, mode="enforce").defer("body")
     rows = list(found[: MOST_READ + 1])
     has_more, rows = len(rows) > MOST_READ, rows[:MOST_READ]
-    opening = [row for row in rows if row.verb in _OPENING]
+    opening = [row for row in rows if row.verb in OPENING_VERBS]
     uids = list(dict.fromkeys(row.pod_uid for row in rows if row.pod_uid not in waiting))
     placed = _placed(uids)
     today = [row for row in opening if row.at >= since]

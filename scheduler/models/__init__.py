@@ -3,6 +3,7 @@
 from scheduler.models.backtest import Backtest, BacktestChunk
 from scheduler.models.decisions import (
     FOUND_NO_NODE,
+    OPENING_VERBS,
     AssignmentUse,
     Decision,
     NodeNames,
@@ -23,6 +24,7 @@ from scheduler.models.requeue import RelabelledNamespace, Requeue, RequeueState,
 
 __all__ = [
     "FOUND_NO_NODE",
+    "OPENING_VERBS",
     "AssignmentUse",
     "Backtest",
     "BacktestChunk",

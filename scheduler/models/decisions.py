@@ -4,13 +4,16 @@ import uuid
 
 from django.db import models
 
+# The verbs that say which nodes a Pod may use: with one of these, an attempt to schedule it begins.
+OPENING_VERBS = ("filter", "schedule")
+
 
 def found_no_node(nodes: int, feasible: int, error: str) -> bool:
     """Return whether an answer left a Pod no node: there were some, and there was no error."""
     return bool(nodes and not feasible and not error)
 
 
-# The same condition for queries.
+# `found_no_node`, for queries.
 FOUND_NO_NODE = models.Q(feasible=0, nodes__gt=0, error="")
 
 

@@ -20,7 +20,7 @@ from scheduler.cluster.client import Client, connect
 from scheduler.cluster.errors import APIError, APIUnavailableError
 from scheduler.decisions.matrix import Refusal, refusals_of
 from scheduler.decisions.reading import Names, read_decision
-from scheduler.models import Decision, PendingLook, PendingPod
+from scheduler.models import OPENING_VERBS, Decision, PendingLook, PendingPod
 from scheduler.pending.holding import Unbound, hold_of, unbound_pods
 
 logger = logging.getLogger("berth.pending")
@@ -31,7 +31,6 @@ REST_FACTOR = 4.0
 AWAY_SECONDS = 10.0
 # The most Decisions that are read in a look: the next look reads the rest.
 MOST_READ = 500
-OPENING = ("filter", "schedule")
 _CHUNK = 500
 _CLOCKS_APART = timedelta(hours=1)
 _SAID = tuple(name for name in Unbound.__struct_fields__ if name != "uid")
@@ -155,7 +154,7 @@ def _newest(since: datetime | None) -> dict[str, UUID | None]:
         return {}
     # The margin is for clocks that differ; the bound excludes partitions of older Decisions.
     opening = Decision.objects.filter(
-        pod_uid=OuterRef("uid"), verb__in=OPENING, mode="enforce", at__gte=since - _CLOCKS_APART
+        pod_uid=OuterRef("uid"), verb__in=OPENING_VERBS, mode="enforce", at__gte=since - _CLOCKS_APART
     )
     newest = opening.order_by("-at", "-sequence").values("pk")[:1]
     return dict(PendingPod.objects.order_by().annotate(newest=Subquery(newest)).values_list("uid", "newest"))

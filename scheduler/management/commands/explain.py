@@ -16,9 +16,9 @@ from policies.management.command import BerthCommand
 from policies.manifests import to_json
 from policies.wording import passed
 from scheduler.decisions.explaining import explain_decision, named
-from scheduler.decisions.remedies import OPENING, Remedies, remedies_of
+from scheduler.decisions.remedies import Remedies, remedies_of
 from scheduler.decisions.story import Story, story_of
-from scheduler.models import Decision, PendingPod
+from scheduler.models import OPENING_VERBS, Decision, PendingPod
 from scheduler.pending.listing import shown_pending, waiting_of
 from scheduler.pending.telling import story_without_decisions, told
 
@@ -116,7 +116,9 @@ def _decisions(namespace: str, name: str) -> list[Decision]:
 def _remedies(found: list[Decision]) -> Remedies | None:
     """Return what would let the Pod run; None if it may use a node, or nothing is recorded."""
     refusing = [
-        each for each in found if each.verb in OPENING and each.mode == "enforce" and each.feasible < min(each.nodes, 1)
+        each
+        for each in found
+        if each.verb in OPENING_VERBS and each.mode == "enforce" and each.feasible < min(each.nodes, 1)
     ]
     return remedies_of(refusing[0]) if refusing else None
 
