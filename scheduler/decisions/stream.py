@@ -4,7 +4,8 @@ Redis is only transport, never the store: each record in the stream is on some p
 entries may be lost, duplicated or discarded; readers notice by the records' sequences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -106,10 +107,8 @@ class DecisionStream:
             pipeline.xadd(STREAM, {_SHIPMENTS: _encode(shipments[first : first + MOST_IN_ENTRY])})
         if shipments:
             pipeline.hset(SHIPPED, writer, str(following))
-        try:
+        with _stream_errors():
             shipped, length, *_ = pipeline.execute()
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
         return Answer(None if shipped is None else int(shipped), length)
 
     def take_wanted(self, writer: str) -> Wanted | None:
@@ -133,10 +132,8 @@ class DecisionStream:
         Raises:
             StreamError: Redis is unavailable.
         """
-        try:
+        with _stream_errors():
             self._redis.hset(SHIPPED, writer, str(sequence))
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
 
     def forget(self, writer: str) -> None:
         """Forget a writer that has no records left.
@@ -144,10 +141,8 @@ class DecisionStream:
         Raises:
             StreamError: Redis is unavailable.
         """
-        try:
+        with _stream_errors():
             self._redis.hdel(SHIPPED, writer)
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
 
     def read(self, count: int) -> list[Arrived]:
         """Return the first `count` records, and the rest of their entries. They stay in the stream: a second read returns the same.
@@ -157,7 +152,7 @@ class DecisionStream:
         """
         arrived: list[Arrived] = []
         start = b"-"
-        try:
+        with _stream_errors():
             while len(arrived) < count:
                 entries: Any = self._redis.xrange(STREAM, min=start, count=_READ_AT_ONCE)
                 for entry_id, members in entries:
@@ -165,8 +160,6 @@ class DecisionStream:
                 if len(entries) < _READ_AT_ONCE:
                     break
                 start = b"(" + entries[-1][0]
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
         return arrived
 
     def finish(self, ids: Sequence[bytes], wanted: dict[str, Wanted] | None = None) -> None:
@@ -180,10 +173,8 @@ class DecisionStream:
             pipeline.xdel(STREAM, *dict.fromkeys(ids))
         for writer, from_here in (wanted or {}).items():
             pipeline.hset(WANTED, writer, msgspec.msgpack.encode(from_here))
-        try:
+        with _stream_errors():
             pipeline.execute()
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
 
     def length(self) -> int:
         """Return the number of waiting entries.
@@ -191,10 +182,8 @@ class DecisionStream:
         Raises:
             StreamError: Redis is unavailable.
         """
-        try:
+        with _stream_errors():
             return int(self._redis.xlen(STREAM))
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
 
     def eviction_policy(self) -> str:
         """Return Redis' maxmemory-policy; empty if Redis doesn't reveal it (managed servers forbid CONFIG).
@@ -226,6 +215,14 @@ class DecisionStream:
         except redis.RedisError as error:
             raise StreamError(_said(error)) from error
         return ""
+
+
+@contextmanager
+def _stream_errors() -> Iterator[None]:
+    try:
+        yield
+    except redis.RedisError as error:
+        raise StreamError(_said(error)) from error
 
 
 def _said(error: Exception) -> str:
