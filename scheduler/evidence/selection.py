@@ -172,13 +172,9 @@ def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
         named = changes_of(case, revisions)
         found |= Q(kind__in=(*deletions.KINDS, *losses.KINDS)) | Q(change__in=list(named.values_list("pk", flat=True)))
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("index").values_list("index", "row")
-    batch: list[tuple[int, str]] = []
-    for leaf in leaves.iterator(chunk_size=CHUNK):
-        batch.append(leaf)
-        if len(batch) == CHUNK:
-            yield from _events_of(batch, found)
-            batch = []
-    yield from _events_of(batch, found)
+    rest = leaves.iterator(chunk_size=CHUNK)
+    while batch := list(islice(rest, CHUNK)):
+        yield from _events_of(batch, found)
 
 
 def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:

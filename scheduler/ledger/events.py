@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from uuid import UUID
 
 from django.db import transaction
@@ -52,16 +53,10 @@ def _unlogged(now: datetime) -> Sequence[AuditEvent]:
     if since is not None:
         ids = ids.filter(pk__gte=first_id_at(since))
     found: list[UUID] = []
-    batch: list[UUID] = []
-    for key in ids.iterator(chunk_size=BATCH):
-        batch.append(key)
-        if len(batch) == BATCH:
-            found += _without_leaf(batch)
-            batch = []
-        if len(found) >= BATCH:
-            break
-    found = [*found, *_without_leaf(batch)][:BATCH]
-    return list(AuditEvent.objects.filter(pk__in=found).order_by("pk").only("pk", "body"))
+    rest = ids.iterator(chunk_size=BATCH)
+    while len(found) < BATCH and (batch := list(islice(rest, BATCH))):
+        found += _without_leaf(batch)
+    return list(AuditEvent.objects.filter(pk__in=found[:BATCH]).order_by("pk").only("pk", "body"))
 
 
 def _since(now: datetime) -> datetime | None:
