@@ -20,7 +20,7 @@ from scheduler.evidence.cells import UNREADABLE_CELLS, unreadable_cells
 from scheduler.evidence.numbers import uncovered
 from scheduler.evidence.pruned import Pruned, PrunedLeaves
 from scheduler.evidence.rules import faults_of_rules
-from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart, read_here
+from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
@@ -137,7 +137,7 @@ class LogVerifier:
         source: reads the log's rows.
         verifiers: the trusted keys.
         folder: the folder of checkpoints outside the database; None if there is none.
-        progress: the progress of an earlier run.
+        progress: the progress of an earlier run; is updated.
         read: reads stretches without faults.
     """
 
@@ -146,8 +146,8 @@ class LogVerifier:
         source: Source,
         verifiers: Sequence[Verifier],
         folder: Path | None,
-        progress: Progress | None = None,
-        read: ReadStretches = read_here,
+        progress: Progress,
+        read: ReadStretches,
     ) -> None:
         self._source = source
         self._read = read
@@ -156,7 +156,7 @@ class LogVerifier:
         # The edge of the whole tree, after all leaves were read.
         self._edge: Edge | None = None
         self._folder = folder
-        self.progress = progress or Progress()
+        self.progress = progress
         self._found_now: list[tuple[int, str]] = []
         self._unreadable: list[str] = []
         self._older_places = 0
@@ -165,8 +165,8 @@ class LogVerifier:
         # The numbers of unlogged rows are lower than those of the log, and retention records no leaf for them.
         self._are_some_older = False
 
-    def run(self, tell: Tell = lambda _log, _progress, _size: None) -> LogReport:
-        """Verify all rows that are stored now."""
+    def run(self, tell: Tell) -> LogReport:
+        """Verify all rows that are stored now; `tell` is called from time to time."""
         log, progress = self._source.log, self.progress
         # In this order, so that rows that are stored meanwhile are never reported as missing.
         writers: dict[str, int] = self._try(_how_far_stored, {})
@@ -272,14 +272,11 @@ class LogVerifier:
             yield partial(self._check_last_numbers, writers)
             yield from (self._check_writers, self._check_places, self._check_other_logs)
         if self._source.log == EVENTS:
-            yield from (self._check_holds, self._check_rules)
+            yield partial(self._check_by, faults_of_holds)
+            yield partial(self._check_by, faults_of_rules)
 
-    def _check_holds(self) -> None:
-        for words in faults_of_holds():
-            self._fault(self._size, words)
-
-    def _check_rules(self) -> None:
-        for words in faults_of_rules():
+    def _check_by(self, find_faults: Callable[[], Iterable[str]]) -> None:
+        for words in find_faults():
             self._fault(self._size, words)
 
     def _signed(self) -> list[Signed]:
