@@ -25,13 +25,12 @@ from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.checkup import check, known
 from scheduler.doctor.configuration import VERBS, to_yaml
 from scheduler.doctor.findings import lint
-from scheduler.doctor.parts import Part
+from scheduler.doctor.parts import MARKS, Part
 from scheduler.doctor.runs import LONGEST, CanaryBusyError, ask, give_up
 from scheduler.models import CanaryRun, Process
 from scheduler.tasks import run_canary
 
 SEE, RUN = "scheduler.view_caller", "scheduler.run_canary"
-_MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": ("✓", "ok"), "missing": ("✗", "error"), "not asked": ("·", "unknown")}
 # The path of a call: from kube-scheduler to the rules, and of its Decision into the history.
 _ORDER = (
@@ -162,7 +161,7 @@ def _place(part: Part) -> int:
 
 def _part(part: Part) -> dict[str, Any]:
     url = next((name for words, name in _PAGES.items() if part.name.startswith(words)), "")
-    return {"mark": _MARKS[part.state], "url": reverse(url) if url else "", **msgspec.structs.asdict(part)}
+    return {"mark": MARKS[part.state], "url": reverse(url) if url else "", **msgspec.structs.asdict(part)}
 
 
 def _calls(found: Mapping[str, list[LastCall]]) -> list[tuple[str, list[tuple[LastCall, str]]]]:
@@ -182,7 +181,7 @@ def _calls(found: Mapping[str, list[LastCall]]) -> list[tuple[str, list[tuple[La
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    return {"mark": _MARKS[finding.severity], **msgspec.structs.asdict(finding)}
+    return {"mark": MARKS[finding.severity], **msgspec.structs.asdict(finding)}
 
 
 def _findings(findings: list[Finding]) -> dict[str, Any]:

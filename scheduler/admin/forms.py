@@ -13,7 +13,8 @@ from unfold.widgets import (
     UnfoldBooleanWidget,
 )
 
-from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS, Answers, Managed
+from policies.engine.assignments import DEFAULT_SCHEDULER
+from scheduler.doctor.configuration import VERBS, Answers, Managed
 
 _MOST_NAMES = 1_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")

@@ -35,6 +35,7 @@ from scheduler.serving.probes import listen
 from scheduler.serving.process import HEARTBEAT_SECONDS, Heartbeat, conditions_of, make_recorder, missing_parts
 from scheduler.serving.revisions import RevisionHolder
 from scheduler.serving.shadows import Shadows
+from scheduler.serving.watched_kinds import LISTED_WITHIN_SECONDS
 
 logger = logging.getLogger("berth.binding")
 
@@ -44,8 +45,6 @@ POOL_SIZE = 32
 _SILENT_SECONDS = 30.0
 # The most Pods that are woken with one heartbeat; SQLite allows at most 32,766 values in a statement.
 MOST_WOKEN = 1_000
-
-LISTED_WITHIN_SECONDS = 3.0
 
 
 class Runtime:

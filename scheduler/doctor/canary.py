@@ -15,10 +15,11 @@ from typing import Any, Literal, Protocol
 import msgspec
 from django.conf import settings
 
+from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.wording import ago
 from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.doctor.addresses import without_secrets
-from scheduler.doctor.configuration import DEFAULT_SCHEDULER, VERBS
+from scheduler.doctor.configuration import VERBS
 from scheduler.models import Caller, Decision
 
 # The label of every canary Pod. Its value is the run's number.

@@ -8,12 +8,12 @@ import yaml
 
 from policies import manifests
 from policies.classic import read_top
+from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.reading import Reader, type_name
 from scheduler.doctor.shape import API_VERSION, KIND, TLSConfig
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
-DEFAULT_SCHEDULER = "default-scheduler"
 # Wider than any text, so that none is folded.
 _ONE_LINE = 10_000
 

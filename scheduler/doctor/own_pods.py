@@ -5,6 +5,7 @@ from datetime import datetime
 
 from django.conf import settings
 
+from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Revision
 from policies.engine.selectors import Labels
@@ -15,7 +16,6 @@ from scheduler.cluster.errors import APIError, APIForbiddenError
 from scheduler.cluster.kinds import NAMESPACES
 from scheduler.cluster.listing import list_all
 from scheduler.cluster.waiting import whole_pods
-from scheduler.doctor.configuration import DEFAULT_SCHEDULER
 from scheduler.doctor.findings import Linted
 from scheduler.doctor.parts import Part
 from scheduler.doctor.shape import Profile

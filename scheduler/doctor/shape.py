@@ -14,14 +14,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import inspect
 
+from policies.engine.objects.metadata import Int32, Int64
+
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 
 Duration = Annotated[str, msgspec.Meta(extra={"form": "duration"})]
 Bytes = Annotated[str, msgspec.Meta(extra={"form": "base64"})]
-# Go's int32 and int64: kube-scheduler doesn't start with a number beyond them.
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
 from policies.engine.filters.node_resources import each_lacking
-from policies.engine.objects.metadata import Metadata, decode_object
+from policies.engine.objects.metadata import Int32, Metadata, decode_object
 from scheduler.cluster.texts import moment, stored
 from scheduler.decisions.facts import owner_of
 from scheduler.decisions.matrix import Refusal
@@ -70,7 +70,7 @@ class _Status(msgspec.Struct, rename="camel"):
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
     scheduler_name: str = ""
-    priority: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
+    priority: Int32 = 0
 
 
 class _Metadata(Metadata, rename="camel", frozen=True, gc=False):

@@ -38,10 +38,10 @@ from scheduler.doctor.checkup import Checkup, check, known
 from scheduler.doctor.configuration import VERBS, Answers, Managed, added_to, extenders_of_policy, to_yaml
 from scheduler.doctor.dashboard import dashboard_file
 from scheduler.doctor.findings import lint
+from scheduler.doctor.parts import MARKS
 from scheduler.doctor.reviews import lacking
 from scheduler.doctor.rights import COMPONENTS, READABLE_KINDS, manifest
 
-_MARKS = {"ok": "✓", "warning": "!", "error": "✗", "unknown": "?", "note": "·"}
 _VERB_MARKS = {"seen": "✓", "missing": "✗", "not asked": "·"}
 _DEFAULTS = Answers()
 # Answers that concern all of kube-scheduler, not Berth's extender.
@@ -484,7 +484,7 @@ _QUESTIONS = (
 def _finding_lines(findings: list[Finding], source: str) -> Iterator[str]:
     for finding in findings:
         place = f"{source}:{finding.line}" if finding.line else source
-        yield f"{_MARKS[finding.severity]} {finding.severity} {finding.id}  {place}  {finding.place}".rstrip()
+        yield f"{MARKS[finding.severity]} {finding.severity} {finding.id}  {place}  {finding.place}".rstrip()
         yield f"    {finding.happens}{' ' if finding.detail else ''}{finding.detail}"
         yield f"    Do: {finding.remedy}"
 
@@ -493,7 +493,7 @@ def _checkup_text(found: Checkup) -> str:
     width = max(len(part.name) for part in found.parts)
     lines = []
     for part in found.parts:
-        lines.append(f"{_MARKS[part.state]} {part.name:<{width}}  {part.says}")
+        lines.append(f"{MARKS[part.state]} {part.name:<{width}}  {part.says}")
         if part.state != "ok" and part.remedy:
             lines.append(f"  {'':<{width}}  Do: {part.remedy}")
     findings = [finding for finding in found.findings if finding.severity != "note"]
@@ -501,7 +501,7 @@ def _checkup_text(found: Checkup) -> str:
 
 
 def _report_lines(report: Report) -> Iterator[str]:
-    yield f"{_MARKS['ok' if report.ok else 'error']} {report.summary}"
+    yield f"{MARKS['ok' if report.ok else 'error']} {report.summary}"
     if report.pod:
         yield f"  canary {report.namespace}/{report.pod}, schedulerName {report.scheduler_name}, {report.seconds:.1f} s"
     for verb in report.verbs:
