@@ -266,7 +266,6 @@ def _unfolded(request: HttpRequest, asked: dict[str, str], now: datetime) -> dic
         "may_wake": is_any_to_wake(pending(**asked)),
         "back": _url(by="owner" if "owner_name" in asked else "reason", **_without(asked, *_UNFOLDS)),
         "example": first,
-        "example_url": pod_url(first.namespace, first.name, first.uid) if first else "",
     }
 
 
