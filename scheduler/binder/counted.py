@@ -32,8 +32,8 @@ _TIMEOUT_SECONDS = 1.0
 class Recount(StrEnum):
     """Why a Pod wasn't bound, though its binding was never sent.
 
-    BUSY: the lock couldn't be acquired, or this process no longer leads. BEHIND: the Pods that the former holder bound aren't seen yet. NO_LONGER: counted once more, a rule
-    refuses the node.
+    BUSY: the lock couldn't be acquired, or this process no longer leads. BEHIND: the Pods that the former holder bound aren't seen
+    yet. NO_LONGER: counted once more, a rule refuses the node.
     """
 
     BUSY = "busy"

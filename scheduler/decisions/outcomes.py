@@ -1,8 +1,8 @@
 """Finds the outcomes of Pods that nobody recorded, because the process that answered was stopped before they were bound.
 
 The process that answers records the outcome from its watch, within a second. So only outcomes that stay open for longer after the
-Pod has stopped waiting are looked up in the API server. Its state decides: a Pod on a node has that node; a Pod that waits stays open; a Pod that is gone, or whose
-name has another UID, was either bound and deleted or never bound, which nobody can know any more.
+Pod has stopped waiting are looked up in the API server. Its state decides: a Pod on a node has that node; a Pod that waits stays
+open; a Pod that is gone, or whose name has another UID, was either bound and deleted or never bound, which nobody can know any more.
 """
 
 import logging
