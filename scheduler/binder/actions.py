@@ -17,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from policies.engine.objects.pod import Pod
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import STRATEGIC_MERGE_PATCH, Client
 from scheduler.cluster.dispatcher import UNANSWERED, APIRequest, Dispatcher
 from scheduler.cluster.errors import (
     DENIED_BY_WEBHOOK,
@@ -30,7 +30,6 @@ from scheduler.metrics import BINDER_EVENTS_DROPPED
 
 logger = logging.getLogger("berth.binding")
 
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 # Bytes of an event's note, and characters of its name: the API server rejects a longer one (k8s.io/kubernetes v1.36.3
 # pkg/apis/core/validation/events.go, and DNS1123SubdomainMaxLength of apimachinery).

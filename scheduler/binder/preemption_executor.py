@@ -14,9 +14,9 @@ import msgspec
 
 from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, Preemption, Search
-from scheduler.binder.actions import STRATEGIC_MERGE_PATCH, Event, Reference
+from scheduler.binder.actions import Event, Reference
 from scheduler.cluster.bind import Target, binding_of
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import STRATEGIC_MERGE_PATCH, Client
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,

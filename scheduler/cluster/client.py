@@ -47,6 +47,7 @@ CREDENTIALS_KEPT_SECONDS = 10.0
 LOOPBACK = "localhost,127.0.0.0/8,::1"
 
 MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON = "application/json"
 UID_FIELD = "metadata.uid"
 
