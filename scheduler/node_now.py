@@ -13,10 +13,9 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.resources import CPU, MEMORY
 from policies.engine.ruleset import Rule, RuleSet
 from scheduler.cluster.bind import is_name
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, Client
 from scheduler.cluster.errors import APIError
 
-_ASK_SECONDS = 5.0
 _GIBIBYTE = 2**30
 _MILLI = 1000
 _TEXT = re.compile(r'"([^"]*)"')
@@ -69,8 +68,8 @@ def node_now(client: Client, name: str) -> NodeNow:
         raise NodeNowError(message)
     query = {"fieldSelector": f"spec.nodeName={name}"}
     try:
-        node = msgspec.json.decode(client.get(path=f"/api/v1/nodes/{name}", timeout_seconds=_ASK_SECONDS))
-        body = client.get(path="/api/v1/pods", query=query, timeout_seconds=_ASK_SECONDS)
+        node = msgspec.json.decode(client.get(path=f"/api/v1/nodes/{name}", timeout_seconds=ASK_TIMEOUT_SECONDS))
+        body = client.get(path="/api/v1/pods", query=query, timeout_seconds=ASK_TIMEOUT_SECONDS)
         pods = msgspec.json.decode(body, type=_Pods).items or []
         info = NodeInfo(Node.from_json(node), [Pod.from_json(each) for each in pods])
     except (APIError, msgspec.DecodeError, ObjectError) as error:

@@ -20,7 +20,7 @@ from policies.engine.rule import Cycle, Scope
 from policies.engine.ruleset import Assignment
 from policies.manifests import not_a_pod
 from policies.wording import counted
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, PENDING_SELECTOR, Client
 from scheduler.cluster.errors import APIError
 from scheduler.decisions.beside import Both, Judged, side_by_side
 from scheduler.decisions.masking import MASKED, Found, Masks
@@ -28,7 +28,6 @@ from scheduler.decisions.reading import read_decision, recorded
 from scheduler.decisions.time_limit import SECONDS, TimeLimit
 from scheduler.scenario import Rules
 
-_ASK_SECONDS = 5.0
 # The most Pods on the page of waiting Pods.
 _MOST_PENDING = 200
 # The most nodes and Pods in a test.
@@ -94,9 +93,9 @@ def pending_pods(client: Client) -> list[str]:
     Raises:
         PreviewError: the API server is unavailable, or refuses.
     """
-    query = {"fieldSelector": "spec.nodeName=,status.phase=Pending", "limit": str(_MOST_PENDING)}
+    query = {"fieldSelector": PENDING_SELECTOR, "limit": str(_MOST_PENDING)}
     try:
-        body = client.get(path="/api/v1/pods", query=query, timeout_seconds=_ASK_SECONDS)
+        body = client.get(path="/api/v1/pods", query=query, timeout_seconds=ASK_TIMEOUT_SECONDS)
         found = msgspec.json.decode(body, type=_List).items or []
     except (APIError, msgspec.DecodeError) as error:
         message = f"Pods that wait can't be listed: {str(error).removesuffix('.')}"

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_SECONDS = 5.0
 READ_TIMEOUT_SECONDS = 30.0
+# The same for calls that somebody waits for, at a page or a command.
+ASK_TIMEOUT_SECONDS = 5.0
 POOL_SIZE = 32
 PAGE_SIZE = 500
 # How long an Authorization header is used before it is read from the kubernetes package again.
@@ -50,6 +52,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON = "application/json"
 UID_FIELD = "metadata.uid"
+# The field selector of Pods without a node.
+PENDING_SELECTOR = "spec.nodeName=,status.phase=Pending"
 
 Query = Mapping[str, str]
 T = TypeVar("T")
@@ -494,7 +498,7 @@ def connect() -> Client:
 
 def pending_pods(client: Client) -> list[dict[str, Any]]:
     """Read the Pods without a node, as decoded JSON."""
-    return client.list_pods(field_selector="spec.nodeName=,status.phase=Pending")
+    return client.list_pods(field_selector=PENDING_SELECTOR)
 
 
 def decoded(answer: bytes, *, type_: type[T], context: str) -> T:

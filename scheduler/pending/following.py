@@ -16,7 +16,7 @@ import msgspec
 from django.db import transaction
 from django.db.models import OuterRef, Subquery
 
-from scheduler.cluster.client import Client, connect
+from scheduler.cluster.client import PENDING_SELECTOR, Client, connect
 from scheduler.cluster.errors import APIError, APIUnavailableError
 from scheduler.decisions.matrix import Refusal, refusals_of
 from scheduler.decisions.reading import Names, read_decision
@@ -84,9 +84,7 @@ class Follower:
 
     def _list(self) -> dict[str, Unbound]:
         self._client = self._client or self._connect()
-        pages = self._client.list_pages(
-            path="/api/v1/pods", query={"fieldSelector": "spec.nodeName=,status.phase=Pending"}
-        )
+        pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": PENDING_SELECTOR})
         try:
             return {pod.uid: pod for page in pages for pod in unbound_pods(page)}
         except msgspec.DecodeError as error:

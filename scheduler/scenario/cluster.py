@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.building import SnapshotBuilder
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, PENDING_SELECTOR, Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import list_all
@@ -20,11 +20,8 @@ from scheduler.models import Decision
 from scheduler.scenario.errors import ScenarioError
 from scheduler.scenario.template import Template, make_template, template_of
 
-_ASK_SECONDS = 5.0
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 _LONGEST_NUMBER = 19
-# Pods without a node.
-_WAITING = {"fieldSelector": "spec.nodeName=,status.phase=Pending"}
 
 
 class _Owner(msgspec.Struct, kw_only=True):
@@ -72,11 +69,15 @@ def template_of_deployment(client: Client, named: str) -> Template:
     namespace, name = _split(named, "Deployment")
     path = f"/apis/apps/v1/namespaces/{namespace}"
     try:
-        body = client.get(path=f"{path}/deployments/{name}", timeout_seconds=_ASK_SECONDS)
+        body = client.get(path=f"{path}/deployments/{name}", timeout_seconds=ASK_TIMEOUT_SECONDS)
         deployment = msgspec.json.decode(body, type=_Workload)
-        body = client.get(path=f"{path}/replicasets", timeout_seconds=_ASK_SECONDS)
+        body = client.get(path=f"{path}/replicasets", timeout_seconds=ASK_TIMEOUT_SECONDS)
         sets = msgspec.json.decode(body, type=_Workloads).items or []
-        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods", query=_WAITING, timeout_seconds=_ASK_SECONDS)
+        body = client.get(
+            path=f"/api/v1/namespaces/{namespace}/pods",
+            query={"fieldSelector": PENDING_SELECTOR},
+            timeout_seconds=ASK_TIMEOUT_SECONDS,
+        )
         pods = msgspec.json.decode(body, type=_Pods).items or []
     except (APIError, msgspec.DecodeError) as error:
         message = f"Deployment {named} can't be read: {error}. Use its manifest instead"
@@ -123,7 +124,7 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
     """
     namespace, name = _split(named, "Pod")
     try:
-        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=_ASK_SECONDS)
+        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=ASK_TIMEOUT_SECONDS)
         return msgspec.json.decode(body, type=dict[str, Any])
     except (APIError, msgspec.DecodeError) as error:
         message = f"Pod {named} can't be read: {error}. Use its manifest instead"
