@@ -12,7 +12,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.which import Which, which
 from policies.manifests import not_a_pod
 from scheduler.cluster.bind import is_name
-from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, connect
+from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, connect, pod_path
 from scheduler.cluster.errors import APIError, APINotFoundError
 
 _DEFAULT_NAMESPACE = "default"
@@ -54,7 +54,7 @@ def which_of_cluster(named: str) -> Which:
         raise AskedError(message)
     client = connect()
     try:
-        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=ASK_TIMEOUT_SECONDS)
+        body = client.get(path=pod_path(namespace, name), timeout_seconds=ASK_TIMEOUT_SECONDS)
         pod = Pod.from_json(msgspec.json.decode(body))
         body = client.get(path=f"/api/v1/namespaces/{namespace}", timeout_seconds=ASK_TIMEOUT_SECONDS)
         labels = msgspec.json.decode(body, type=_Namespace).metadata.labels or {}

@@ -17,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from policies.engine.objects.pod import Pod
-from scheduler.cluster.client import STRATEGIC_MERGE_PATCH, Client
+from scheduler.cluster.client import STRATEGIC_MERGE_PATCH, Client, pod_path
 from scheduler.cluster.dispatcher import UNANSWERED, APIRequest, Dispatcher
 from scheduler.cluster.errors import (
     DENIED_BY_WEBHOOK,
@@ -262,7 +262,7 @@ def write_condition(client: Client, pod: Pod, condition: Condition) -> bool:
             },
         }
     )
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+    path = f"{pod_path(pod.namespace, pod.name)}/status"
     try:
         client.patch(path=path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout_seconds=_TIMEOUT_SECONDS)
     except (APINotFoundError, APIConflictError) as error:

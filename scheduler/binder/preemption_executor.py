@@ -16,7 +16,7 @@ from policies.engine.objects.pod import DISRUPTED, Pod
 from policies.engine.preemption.dry_run import BY_SCHEDULER, Preemption, Search
 from scheduler.binder.actions import Event, Reference
 from scheduler.cluster.bind import Target, binding_of
-from scheduler.cluster.client import STRATEGIC_MERGE_PATCH, Client
+from scheduler.cluster.client import STRATEGIC_MERGE_PATCH, Client, pod_path
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -198,7 +198,9 @@ def _ask_whether_it_would_go(client: Client, victim: Pod) -> None:
 
 def _delete(client: Client, pod: Pod, **more: Any) -> None:
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}, **more}
-    client.delete(path=_path(pod), body=msgspec.json.encode(options), timeout_seconds=_TIMEOUT_SECONDS)
+    client.delete(
+        path=pod_path(pod.namespace, pod.name), body=msgspec.json.encode(options), timeout_seconds=_TIMEOUT_SECONDS
+    )
 
 
 def _take_nomination(client: Client, pod: Pod) -> None:
@@ -211,12 +213,8 @@ def _take_nomination(client: Client, pod: Pod) -> None:
 
 def _patch_status(client: Client, pod: Pod, status: dict[str, Any]) -> None:
     body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
-    path = f"{_path(pod)}/status"
+    path = f"{pod_path(pod.namespace, pod.name)}/status"
     client.patch(path=path, body=body, content_type=STRATEGIC_MERGE_PATCH, timeout_seconds=_TIMEOUT_SECONDS)
-
-
-def _path(pod: Pod) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
 
 
 def notes_of(found: Search) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.cluster.client import Client
+from scheduler.cluster.client import Client, pod_path
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -74,7 +74,7 @@ class Target(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """The Pod's path."""
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
+        return pod_path(self.namespace, self.name)
 
 
 class Outcome(StrEnum):

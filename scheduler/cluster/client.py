@@ -482,7 +482,7 @@ class Client:
             APIConflictError: another Pod has this name now, or the Pod changed meanwhile. It was not modified.
             APINotFoundError: no Pod has this name.
         """
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        path = pod_path(namespace, name)
         metadata = {"uid": uid, "annotations": annotations}
         if resource_version:
             metadata["resourceVersion"] = resource_version
@@ -499,6 +499,11 @@ def connect() -> Client:
 def pending_pods(client: Client) -> list[dict[str, Any]]:
     """Read the Pods without a node, as decoded JSON."""
     return client.list_pods(field_selector=PENDING_SELECTOR)
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """Return a Pod's path. Names of strangers are checked before, see `scheduler.cluster.bind.is_name`."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 def decoded(answer: bytes, *, type_: type[T], context: str) -> T:

@@ -18,7 +18,7 @@ import msgspec
 from django.db import transaction
 
 from scheduler.cluster.bind import decision_named, is_name
-from scheduler.cluster.client import Client, connect
+from scheduler.cluster.client import Client, connect, pod_path
 from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.texts import stored
 from scheduler.decisions.record import Outcome
@@ -169,7 +169,7 @@ class Finder:
         if not (is_name(pod.namespace) and is_name(pod.name)):
             return None  # the API server can't have a Pod of such a name, and the name would become part of a path
         try:
-            answer = self._client.get(path=f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}")
+            answer = self._client.get(path=pod_path(pod.namespace, pod.name))
         except APINotFoundError:
             return None
         read = msgspec.json.decode(answer, type=_Pod)

@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.building import SnapshotBuilder
-from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, PENDING_SELECTOR, Client
+from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, PENDING_SELECTOR, Client, pod_path
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import list_all
@@ -124,7 +124,7 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
     """
     namespace, name = _split(named, "Pod")
     try:
-        body = client.get(path=f"/api/v1/namespaces/{namespace}/pods/{name}", timeout_seconds=ASK_TIMEOUT_SECONDS)
+        body = client.get(path=pod_path(namespace, name), timeout_seconds=ASK_TIMEOUT_SECONDS)
         return msgspec.json.decode(body, type=dict[str, Any])
     except (APIError, msgspec.DecodeError) as error:
         message = f"Pod {named} can't be read: {error}. Use its manifest instead"
