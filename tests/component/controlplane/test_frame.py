@@ -400,7 +400,9 @@ def icons_of_unfold() -> set[str]:
     for path in Path(unfold.__file__).parent.glob("templates/**/*.html"):
         for text in re.findall(r"material-symbols-outlined[^>]*>(.*?)</", path.read_text(), re.DOTALL):
             found |= set(re.findall(r"(?<!\S)[a-z]+(?:_[a-z]+)*(?!\S)", re.sub(r"{[{%].*?[%}]}", " ", text)))
-    return found
+    # Those of Django's own scripts: calendars and such.
+    styles = (Path(unfold.__file__).parent / "styles.css").read_text()
+    return found | set(re.findall(r'content: "([a-z_]+)"', styles))
 
 
 def test_icons_of_the_pages_are_in_the_font() -> None:
