@@ -73,6 +73,12 @@ _ELSEWHERE: Final[tuple[_Page, ...]] = (
     ("Dead letters", "report", "admin:scheduler_deadletter_changelist", "scheduler.view_deadletter"),
     ("Legal holds", "gavel", "legal_holds", "scheduler.view_legalhold"),
 )
+# Where else a page of the sidebar is the current one: pages about one of its things, whose URLs begin otherwise.
+_BELOW: Final[dict[str, tuple[str, ...]]] = {
+    "admin:policies_ruleset_changelist": ("/admin/policies/rulesetversion/",),
+    "admin:policies_priorityclass_changelist": ("/admin/scheduler/priority-classes/",),
+    "storage": ("/admin/scheduler/legal-holds/",),
+}
 # The request attribute with the number of unread notices.
 _UNREAD = "berth.unread"
 
@@ -155,7 +161,9 @@ def elsewhere(request: HttpRequest) -> list[dict[str, Any]]:
 
 def _items(request: HttpRequest, items: Iterable[_Page]) -> list[dict[str, Any]]:
     return [
-        {"title": title, "icon": icon, "link": reverse(url)} | (_badge(request) if url == "inbox" else {})
+        {"title": title, "icon": icon, "link": reverse(url)}
+        | (_badge(request) if url == "inbox" else {})
+        | ({"active": True} if request.path_info.startswith(_BELOW.get(url, ())) else {})
         for title, icon, url, permission in items
         if not permission or request.user.has_perm(permission)
     ]

@@ -285,6 +285,25 @@ def test_keys_lead_to_what_somebody_sees_and_each_to_one_page(auditor: Client) -
         get(auditor, url)
 
 
+@pytest.mark.usefixtures("lived")
+@pytest.mark.parametrize(
+    ("path", "current"),
+    [
+        ("/admin/policies/rulesetversion/edit:web/change/", "Rule sets"),
+        ("/admin/policies/ruleset/", "Rule sets"),
+        ("/admin/scheduler/priority-classes/batch/", "PriorityClasses"),
+        ("/admin/scheduler/legal-holds/", "Storage"),
+        ("/admin/scheduler/nodes/n1/", ""),
+    ],
+)
+def test_the_sidebar_marks_the_page_that_a_page_belongs_to(path: str, current: str) -> None:
+    client = HTTPSClient()
+    client.force_login(User.objects.create_superuser("everything"))
+    page = get(client, path)
+    groups = page.context["sidebar_navigation"]
+    assert [item["title"] for group in groups for item in group["items"] if item["active"]] == [current] * bool(current)
+
+
 def test_each_page_of_the_sidebar_has_a_key() -> None:
     everything = HTTPSClient()
     everything.force_login(User.objects.create_superuser("everything"))
