@@ -14,7 +14,7 @@ from policies.engine.objects.resources import CPU, MEMORY
 from policies.engine.ruleset import Rule, RuleSet
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, Client
-from scheduler.cluster.errors import APIError
+from scheduler.cluster.errors import APIError, APINotFoundError
 
 _GIBIBYTE = 2**30
 _MILLI = 1000
@@ -72,6 +72,9 @@ def node_now(client: Client, name: str) -> NodeNow:
         body = client.get(path="/api/v1/pods", query=query, timeout_seconds=ASK_TIMEOUT_SECONDS)
         pods = msgspec.json.decode(body, type=_Pods).items or []
         info = NodeInfo(Node.from_json(node), [Pod.from_json(each) for each in pods])
+    except APINotFoundError as error:
+        message = f"The cluster has no node {name} now: it was removed, or never existed under this name."
+        raise NodeNowError(message) from error
     except (APIError, msgspec.DecodeError, ObjectError) as error:
         message = f"The node can't be asked for: {error}"
         raise NodeNowError(message) from error

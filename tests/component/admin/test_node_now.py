@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from scheduler.admin import nodes
-from scheduler.cluster.errors import APIError
+from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.node_now import labels_named
 from tests.builders import TEAM_FILTER, make_node, make_pod, make_rule_set
 from tests.component.pages import get, publish_all, text_of
@@ -66,6 +66,20 @@ def test_without_an_api_server_the_page_is_there_and_says_so(auditor: Client, mo
     monkeypatch.setattr(nodes, "connect", Server)
     assert "The node can't be asked for: the API server is away" in text_of(get(auditor, NOW))
     assert "Now" in text_of(get(auditor, PAGE))
+
+
+def test_a_node_that_the_cluster_no_longer_has_is_said_to_be_gone(
+    auditor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Without(Server):
+        def get(self, *, path: str, query: Any = None, timeout_seconds: float) -> bytes:
+            del query, timeout_seconds
+            message = f'GET {path}: 404 NotFound: nodes "n1" not found'
+            raise APINotFoundError(message)
+
+    monkeypatch.setattr(nodes, "connect", Without)
+    said = text_of(get(auditor, NOW))
+    assert said == "! The cluster has no node n1 now: it was removed, or never existed under this name."
 
 
 def test_a_label_whose_name_begins_as_another_ones_is_not_taken_for_it() -> None:
