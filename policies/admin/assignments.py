@@ -58,7 +58,7 @@ _MOST_REPEATED, _MOST_DIGITS = 253, 7
 
 
 class AssignmentChangeList(EditedChangeList):
-    """A list whose rows carry which live Assignments take precedence over them."""
+    """A list whose rows carry which live Assignments take precedence over them, and whether they are paused."""
 
     def get_results(self, request: HttpRequest) -> None:
         """Read this for all rows of a page at once."""
@@ -71,6 +71,7 @@ class AssignmentChangeList(EditedChangeList):
             found.setdefault(each.name, []).append(each.sentence(paused))
         for row in self.result_list:
             row.conflicts = found.get(row.name, [])
+            row.is_paused = row.name in paused
 
 
 class AssignmentForm(RowForm):
@@ -329,7 +330,12 @@ class AssignmentAdmin(RowAdmin):
         """Link to the rule set."""
         return link(reverse("admin:policies_ruleset_change", args=[row.rule_set_id]), row.rule_set)
 
-    @display(description="Mode", ordering="mode", label={"enforce": "info", "shadow": "warning", "canary": "warning"})
+    @display(
+        description="Mode",
+        ordering="mode",
+        label={"enforce": "info", "shadow": "warning", "canary": "warning", "paused": "danger"},
+    )
     def mode_label(self, row: Assignment) -> tuple[str, str]:
-        """Return the mode, with the percent of a canary."""
-        return row.mode, f"canary {row.percent} %" if row.percent is not None else row.mode
+        """Return the mode, with the percent of a canary, and whether a Pause of its own keeps it from taking Pods."""
+        mode = f"canary {row.percent} %" if row.percent is not None else row.mode
+        return ("paused", f"{mode}, paused") if getattr(row, "is_paused", False) else (row.mode, mode)

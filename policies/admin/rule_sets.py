@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce, NullIf
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.text import Truncator
@@ -34,6 +35,7 @@ from policies.admin.panels import draft_links, list_links, rule_counts
 from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
+from policies.engine.pauses import RULE_SET, in_force
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.models import Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import NAME_MAX_LENGTH
@@ -56,8 +58,10 @@ class LiveChangeList(EditedChangeList):
         live = {rule_set.name: rule_set for rule_set in revision.rule_sets}
         given = Counter(each.rule_set for each in revision.assignments)
         groups = {setting.rule_set: setting.group for setting in publishing.review_settings() if setting.approvals}
+        paused = {each.target for each in in_force(revision.pauses, timezone.now())}
         for row in self.result_list:
             row.live, row.given, row.group = live.get(row.name), given[row.name], groups.get(row.name, "")
+            row.is_paused = f"{RULE_SET}/{row.name}" in paused
 
 
 class ArchivedFilter(admin.SimpleListFilter):
@@ -363,11 +367,14 @@ class RuleSetAdmin(EditingAdmin):
         """Return the description."""
         return row.description or "no description"
 
-    @display(description="State", label={"not live": "warning", "live": "success"})
+    @display(description="State", label={"not live": "warning", "live": "success", "paused": "danger"})
     def state(self, row: RuleSet) -> tuple[str, str]:
-        """Return whether it is live, and which version."""
+        """Return whether it is live, which version, and whether a Pause of its own keeps it from deciding."""
         live = _live(row)
-        return ("live", f"live, version {live.version}") if live else ("not live", "not live")
+        if live is None:
+            return "not live", "not live"
+        is_paused = getattr(row, "is_paused", False)
+        return ("paused", f"paused, version {live.version}") if is_paused else ("live", f"live, version {live.version}")
 
     @display(description="Purpose")
     def about(self, row: RuleSet) -> SafeString:

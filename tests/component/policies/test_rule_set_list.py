@@ -13,7 +13,7 @@ from policies import publishing
 from policies.models import RuleSet
 from scheduler.decisions import today
 from scheduler.decisions.today import asked_since, shares_since
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import get, opened, publish_all, text_of
 
@@ -35,6 +35,29 @@ def test_a_line_says_what_is_live_who_is_asked_and_who_answers(operator: Client)
     assert "alice" in text
     assert "not live" in text
     assert get(operator, "/admin/policies/assignment/?rule_set__name=web").context["cl"].result_count == 2
+
+
+def test_what_is_paused_is_not_said_to_be_live_or_enforced(operator: Client) -> None:
+    publish_all(make_rule_set(filters=[TEAM_FILTER]), make_rule_set("other", filters=[TEAM_FILTER]))
+    publish_all(make_assignment(), make_assignment("tried", mode="canary", percent=5), make_assignment("shop"))
+    past = (timezone.now() - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    pauses = (
+        make_pause(),
+        make_pause("rule", "RuleSet/other/team"),
+        make_pause("tried", "Assignment/tried"),
+        make_pause("ended", "Assignment/shop", until=past),
+    )
+    edits = [publishing.Edit.of(each) for each in pauses]
+    change = publishing.open_change(title="paused", edits=edits, by="ops", reason="storm")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    rows = get(operator, LIST).content.decode().partition('id="result_list"')[2]
+    assert re.findall(r"(?:live|paused), version 1", rows) == ["live, version 1", "paused, version 1"]
+    modes = get(operator, "/admin/policies/assignment/").content.decode().partition('id="result_list"')[2]
+    assert re.findall(r"(enforce|canary 5 %)(, paused)?\s*<", modes) == [
+        ("enforce", ""),
+        ("enforce", ""),
+        ("canary 5 %", ", paused"),
+    ]
 
 
 def test_a_long_description_is_cut_in_the_list(operator: Client) -> None:
