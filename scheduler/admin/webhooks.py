@@ -142,13 +142,15 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     log = row.deliveries.select_related("notice").order_by("-pk")
     log = log.filter(pk__lt=asked["before"]) if asked else log
     found = [] if faults else list(log[: _PER_PAGE + 1])
+    hook = _with_proof().get(pk=row.pk)
     context = {
         **admin.site.each_context(request),
         "title": f"Webhook {row.name}",
-        "hook": _with_proof().get(pk=row.pk),
+        "hook": hook,
+        "is_held": hook.held_until is not None and hook.held_until > timezone.now(),
         "seen": seen,
         "form": form,
-        "deliveries": found[:_PER_PAGE],
+        "deliveries": [(each, max(each.next_at, hook.held_until or each.next_at)) for each in found[:_PER_PAGE]],
         "before": found[_PER_PAGE - 1].pk if len(found) > _PER_PAGE else 0,
         "has_former": bool(asked),
         "faults": faults,

@@ -1,5 +1,7 @@
 """Webhooks' pages: for superusers, with the secret shown once and the URL never again; each act has its AuditEvent."""
 
+import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -220,6 +222,20 @@ def test_the_log_says_what_came_of_each_delivery(root: Client) -> None:
         assert text in said
     assert "<i>thanks" not in answer.content.decode()
     assert "failed 3 times in a row" in text_of(get(root, LIST))
+
+
+def test_no_delivery_is_said_to_be_tried_while_its_webhook_waits_after_a_failure(root: Client) -> None:
+    row, _ = made(root)
+    now = timezone.now()
+    common = {"webhook": row, "kind": "drift", "body": "{}", "made_at": now, "state": "waiting", "attempts": 3}
+    Delivery.objects.create(**common, next_at=now + timedelta(minutes=1))
+    Delivery.objects.create(**common, next_at=now + timedelta(minutes=9))
+    Webhook.objects.update(failures=3, held_until=now + timedelta(minutes=5), said="no answer within 5 s")
+    said = text_of(get(root, page(row)))
+    assert f"3 times in a row; nothing is sent before {now + timedelta(minutes=5):%H:%M:%S} UTC: no answer" in said
+    assert re.findall(r"next try at (\S+) UTC", said) == [f"{now + timedelta(minutes=n):%H:%M:%S}" for n in (9, 5)]
+    Webhook.objects.update(held_until=now - timedelta(minutes=5))
+    assert "nothing is sent before" not in text_of(get(root, page(row)))
 
 
 def test_what_is_sent_by_hand_to_a_webhook_that_is_off_is_said_to_wait(root: Client) -> None:
