@@ -7,7 +7,6 @@ from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from django.template.defaultfilters import filesizeformat
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -25,6 +24,7 @@ from scheduler.admin.decision_list import verdict_of
 from scheduler.admin.links import decision_url, pod_url
 from scheduler.decisions.reading import recorded
 from scheduler.decisions.replica import unless_away
+from scheduler.history.storage import size_in_words
 from scheduler.models import Process, Requeue
 
 STALE_AFTER = Process.STALE_AFTER
@@ -74,8 +74,7 @@ class ProcessAdmin(ReadOnlyAdmin):
         """Return the number of its unsent records, and the bytes on disk of these and of all records not yet in the database."""
         if row.spool_records is None:
             return "unknown"
-        on_disk = filesizeformat(row.spool_bytes or 0).replace("\xa0", " ")
-        return f"{row.spool_records:,} to send, {on_disk}"
+        return f"{row.spool_records:,} to send, {size_in_words(row.spool_bytes or 0)}"
 
     @display(description="Started", ordering="started_at")
     def started(self, row: Process) -> str:

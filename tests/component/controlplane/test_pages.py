@@ -342,7 +342,7 @@ def test_a_process_says_what_waits_in_its_spool(auditor: Client) -> None:
         more=lambda: None,
     )
     heartbeat.write()
-    assert "1,203 to send, 3.0 MB" in text_of(get(auditor, "/admin/scheduler/process/"))
+    assert "1,203 to send, 3.1 MB" in text_of(get(auditor, "/admin/scheduler/process/"))
 
 
 def test_a_silent_process_is_marked(auditor: Client) -> None:
