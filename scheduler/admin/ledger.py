@@ -13,6 +13,7 @@ from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
@@ -116,7 +117,8 @@ def _words_of(found: Signing) -> str:
         return "! its digest isn't the one that was recorded"
     if found.size is None or found.at is None:
         return "not yet"
-    return f"✓ with {found.size:,} events, {found.at:%Y-%m-%d %H:%M:%S} UTC"
+    words = '<span>✓ with {} events, <span class="berth-nowrap">{}</span> {} UTC</span>'
+    return format_html(words, f"{found.size:,}", f"{found.at:%Y-%m-%d}", f"{found.at:%H:%M:%S}")
 
 
 def _signed_panel(revision: Revision, request: HttpRequest) -> SafeString:

@@ -62,7 +62,7 @@ class ProcessAdmin(ReadOnlyAdmin):
         if not row.revision:
             return "no Revision"
         since = f" since {row.revision_at:%Y-%m-%d %H:%M:%S} UTC" if row.revision_at else ""
-        return format_html("{}{}", link(revision_url(row.revision), f"Revision {row.revision}"), since)
+        return format_html("<span>{}{}</span>", link(revision_url(row.revision), f"Revision {row.revision}"), since)
 
     @display(description="Snapshot age", ordering="snapshot_age_seconds")
     def snapshot(self, row: Process) -> str:

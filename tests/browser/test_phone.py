@@ -39,12 +39,29 @@ where = {"pod_namespace": space, "pod_name": name, "pod_uid": "long-names"}
 Decision.objects.create(at=now, process="long@a", sequence=1, verb="filter", revision=1, rule_set="web", nodes=15_000, feasible=14_999, best=name, top_reason="r" * 128, **where)
 PendingPod.objects.create(uid="long-names", namespace=space, name=name, scheduler_name="s" * 253, owner_kind="Workflow", owner_name=name, created_at=now, since=now, reason="r" * 300)
 """
+_ATTEMPTS = """
+import django
+django.setup()
+from datetime import UTC, datetime
+from scheduler.models import Decision, Delivery, Webhook
+now = datetime.now(UTC)
+Delivery.objects.create(webhook=Webhook.objects.get(pk=1), kind="review asked", body="{}", made_at=now, next_at=now, tried_at=now,
+    state="waiting", attempts=3, asked_by="somebody", said="can't be reached: Connection refused")
+Decision.objects.create(at=now, process="placed@a", sequence=1, verb="filter", revision=1, rule_set="web", nodes=1, feasible=1, best="worker-7",
+    pod_namespace="team-web", pod_name="web-55d4c54c6b-ghnjj", pod_uid="placed", placed_on="worker-7", placed_at=now)
+"""
 # Tables that are wider than what they stand in: some of their columns can't be seen without scrolling sideways.
 _CUT = """() => [...document.querySelectorAll('table.berth-table')]
     .filter((table) => table.scrollWidth > table.clientWidth + 1 || table.offsetWidth > table.parentElement.clientWidth + 1).map((table) => table.id)"""
 # What is wider than its place: the page, or a list within it.
 _WIDER = """() => [document.documentElement, ...document.querySelectorAll('#content .simplebar-content-wrapper')]
     .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.scrollWidth)"""
+# How many lines a place's first words take.
+_LINES = """(each) => {
+    const words = document.createRange();
+    words.selectNodeContents(each.firstChild);
+    return words.getClientRects().length;
+}"""
 _LOOKS = """(selector) => {
     const field = document.querySelector(selector);
     const [typed, suggested] = [getComputedStyle(field), getComputedStyle(field, '::placeholder')];
@@ -124,6 +141,27 @@ def test_what_a_revision_changed_wraps_in_the_list(phone: Page) -> None:
     cell = phone.locator("#result_list .field-in_a_line").first
     cell.evaluate("each => { each.textContent = `rule set ${'b'.repeat(63)} version 1 added`; }")
     assert cell.evaluate("each => each.scrollWidth <= each.clientWidth")
+
+
+def test_a_link_and_the_words_after_it_are_one_piece_in_a_list(phone: Page) -> None:
+    phone.goto("/admin/scheduler/process/")
+    cells = phone.locator("#result_list .field-serves")
+    expect(cells.first).to_contain_text("Revision 1 since")
+    assert cells.first.evaluate("each => each.childNodes.length") == 1
+
+
+def test_words_and_dates_are_whole_beside_long_texts(phone: Page, lived_in_admin: Admin) -> None:
+    lived_in_admin.run("-c", _ATTEMPTS)
+    phone.goto("/admin/scheduler/webhooks/1/")
+    for width in (1024, 1280):
+        phone.set_viewport_size({"width": width, "height": 844})
+        state = phone.locator('#deliveries td[data-label="State"]').first
+        expect(state).to_contain_text("queued")
+        assert state.evaluate(_LINES) == 1, width
+        assert phone.evaluate("document.querySelector('#deliveries').parentElement.scrollWidth") <= width
+        assert phone.evaluate(_CUT) == [], width
+    phone.goto("/admin/scheduler/nodes/worker-7/")
+    assert phone.locator("#placed .berth-help").first.evaluate(_LINES) == 1
 
 
 def test_names_of_any_length_and_answers_about_many_nodes_are_within_the_screen(

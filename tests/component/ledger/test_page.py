@@ -212,6 +212,7 @@ def test_a_revision_says_in_which_checkpoint_it_is_signed_and_leads_to_the_proof
     assert said in text_of(get(auditor, REVISIONS))
     assert said in signed_section(auditor)
     page = auditor.get(f"{REVISIONS}1/change/").content.decode()
+    assert f'<span class="berth-nowrap">{AT:%Y-%m-%d}</span>' in page
     (proof,) = re.findall(r'href="([^"]+)">The proof<', page)
     assert shown(auditor, html.unescape(proof).removeprefix(PAGE)).context["proof"] is not None
 
