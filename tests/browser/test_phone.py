@@ -164,6 +164,20 @@ def test_words_and_dates_are_whole_beside_long_texts(phone: Page, lived_in_admin
     assert phone.locator("#placed .berth-help").first.evaluate(_LINES) == 1
 
 
+def test_the_list_of_rule_sets_shows_its_last_column_on_a_laptop(phone: Page) -> None:
+    phone.goto("/admin/policies/ruleset/")
+    texts = {
+        ".berth-one-line": "Only nodes of the team that owns the Pod",
+        ".field-pods_today": "240\N{NO-BREAK SPACE}at\N{NO-BREAK SPACE}least,\N{NO-BREAK SPACE}0\N{NO-BREAK SPACE}refused",
+    }
+    texts |= {".field-state span": "paused, version 12", ".field-last_change a": "operator"}
+    for place, text in texts.items():
+        phone.locator(f"#result_list {place}").first.evaluate("(each, text) => { each.textContent = text; }", text)
+    for width in (1024, 1280):
+        phone.set_viewport_size({"width": width, "height": 844})
+        assert phone.evaluate(_WIDER) == [], width
+
+
 def test_names_of_any_length_and_answers_about_many_nodes_are_within_the_screen(
     phone: Page, lived_in_admin: Admin
 ) -> None:
