@@ -3,6 +3,7 @@
 Each act calls one function of `publishing`, which checks by `lifecycle` whether this account may do it now; nothing is checked here.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -119,61 +120,43 @@ class ChangeViewSet(ReadOnlyViewSet):
     @action(detail=True, methods=["post"])
     def submit(self, request: Request, number: int) -> Response:
         """Send the Change to review; its documents must have no faults."""
-        row, by, said = self._asked(request)
-        digest = expected_of(request, row.digest)
-        return answer(request, publishing.submit_change(change=row, by=by, expected_digest=digest, text=said))
+        return self._act(request, publishing.submit_change)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, number: int) -> Response:
         """Approve the state of the Change that If-Match names."""
-        row, by, said = self._asked(request)
-        digest = expected_of(request, row.digest)
-        return answer(request, publishing.approve_change(change=row, by=by, expected_digest=digest, text=said))
+        return self._act(request, publishing.approve_change)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, number: int) -> Response:
         """Reject the Change, with a reason."""
-        row, by, said = self._asked(request)
-        digest = expected_of(request, row.digest)
-        return answer(request, publishing.reject_change(change=row, by=by, expected_digest=digest, text=said))
+        return self._act(request, publishing.reject_change)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def publish(self, request: Request, number: int) -> Response:
         """Publish the Change: make the next Revision with its edits."""
-        row, by, said = self._asked(request)
-        digest = expected_of(request, row.digest)
-        publishing.publish_change(change=row, by=by, expected_digest=digest, reason=said)
-        return answer(request, row)
+        return self._act(request, publishing.publish_change, said_as="reason")
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"], url_path="publish-urgently")
     def publish_urgently(self, request: Request, number: int) -> Response:
         """Publish the Change without approvals, in an emergency, with a reason; somebody else approves it afterwards."""
-        row, by, said = self._asked(request)
-        digest = expected_of(request, row.digest)
-        publishing.publish_urgently(change=row, by=by, expected_digest=digest, reason=said)
-        return answer(request, row)
+        return self._act(request, publishing.publish_urgently, said_as="reason")
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, number: int) -> Response:
         """Withdraw the Change: it never goes live."""
-        row, by, said = self._asked(request)
-        return answer(
-            request, publishing.withdraw_change(change=row, by=by, expected_digest=_seen(row, request), text=said)
-        )
+        return self._act(request, publishing.withdraw_change)
 
     @extend_schema(request=shapes.ReasonSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
     def reopen(self, request: Request, number: int) -> Response:
         """Make a rejected Change a draft again."""
-        row, by, said = self._asked(request)
-        return answer(
-            request, publishing.reopen_change(change=row, by=by, expected_digest=_seen(row, request), text=said)
-        )
+        return self._act(request, publishing.reopen_change)
 
     @extend_schema(request=shapes.CommentSerializer, responses=shapes.ChangeDetailSerializer)
     @action(detail=True, methods=["post"])
@@ -241,9 +224,17 @@ class ChangeViewSet(ReadOnlyViewSet):
         digest = expected_of(request, row.digest)
         return answer(request, publishing.set_expiry(change=row, by=by, expires_at=at, expected_digest=digest))
 
-    def _asked(self, request: Request) -> tuple[Change, publishing.By, str]:
+    def _act(self, request: Request, act: Callable[..., object], *, said_as: str = "text") -> Response:
+        """Do an act whose body has only a reason; `said_as` is the name that `act` has for it.
+
+        `act` compares the digest that was looked at again, under its lock; without one it compares nothing.
+        """
         said = asked_of(shapes.ReasonSerializer, request.data)["reason"]
-        return self._matched(request), by_of(request), said
+        row = self._matched(request)
+        has_looked = self.action in _MATCHED or tags_of(request)
+        digest = expected_of(request, row.digest) if has_looked else ""
+        act(change=row, by=by_of(request), expected_digest=digest, **{said_as: said})
+        return answer(request, row)
 
     def _matched(self, request: Request) -> Change:
         """Return the Change; for acts that don't require If-Match, one that is sent is compared, too."""
@@ -252,11 +243,6 @@ class ChangeViewSet(ReadOnlyViewSet):
             message = f"{change} changed since you looked at it. Look at it again."
             raise OvertakenProblem(message)
         return change
-
-
-def _seen(matched: Change, request: Request) -> str:
-    """Return the digest that was looked at, which `publishing` compares again under its lock; empty if the request names none."""
-    return matched.digest if tags_of(request) else ""
 
 
 def answer(request: Request, change: Change, code: int = status.HTTP_200_OK) -> Response:
