@@ -7,7 +7,7 @@ from django.db.models import Exists, Q
 
 from policies.engine import ruleset as engine
 from policies.models import ChangeEvent, Revision, RevisionPart
-from policies.publishing.parts import Kind
+from policies.publishing.parts import Kind, held_by
 
 _decode_rule_set = msgspec.json.Decoder(engine.RuleSet).decode
 _decode = msgspec.json.Decoder(engine.Assignment).decode
@@ -67,8 +67,8 @@ def provenance_of(names: list[tuple[str, str]], revision: int) -> list[Provenanc
         wanted |= Q(kind=kind, name=name)
     if not names or not revision:
         return []
-    held = RevisionPart.objects.filter(wanted, Q(until=None) | Q(until__gt=revision), since__lte=revision)
-    rows = {(row.kind, row.name): row for row in held.select_related("since", "since__change")}
+    held = held_by(revision).filter(wanted).select_related("since", "since__change")
+    rows = {(row.kind, row.name): row for row in held}
     changes = [change.pk for row in rows.values() if (change := getattr(row.since, "change", None))]
     approvals = ChangeEvent.objects.approvals().filter(change__in=changes).values_list("change", "by")
     return [_provenance(rows[key], list(approvals)) for key in names if key in rows]
@@ -97,10 +97,10 @@ def rule_set_held(name: str, revision: int, digest: str = "") -> engine.RuleSet 
     Raises:
         msgspec.DecodeError: a newer Berth wrote it.
     """
-    held = RevisionPart.objects.filter(Q(until=None) | Q(until__gt=revision), kind=Kind.RULE_SET, name=name)
+    held = held_by(revision).filter(kind=Kind.RULE_SET, name=name)
     if digest:
         held = held.filter(Exists(Revision.objects.filter(number=revision, digest=digest)))
-    row = held.filter(since__lte=revision).select_related("part").first()
+    row = held.select_related("part").first()
     return _decode_rule_set(row.part.document) if row else None
 
 

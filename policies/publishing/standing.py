@@ -94,8 +94,7 @@ def moved_of(change: Change) -> list[Moved]:
     live = current_revision()
     rows = _moved_rows(change, live.number)
     values, bases = values_of(live), _bases(rows)
-    keys = [(row.kind, row.name) for row in rows]
-    return [Moved(*key, bases[key], values.get(key), edit_of(row).value) for key, row in zip(keys, rows, strict=True)]
+    return [Moved(*row.key, bases[row.key], values.get(row.key), edit_of(row).value) for row in rows]
 
 
 def merged_of(moved: Moved, chosen: Mapping[str, str] | None = None) -> Merged | None:
@@ -184,8 +183,8 @@ def _ended(edit: Edit, end: datetime) -> str:
 
 def _moved_rows(change: Change, number: int) -> list[ChangeEdit]:
     rows = list(change.edits.all())
-    digests = live_digests([(row.kind, row.name) for row in rows], number)
-    return [row for row in rows if digests.get((row.kind, row.name), "") != row.base_digest]
+    digests = live_digests([row.key for row in rows], number)
+    return [row for row in rows if digests.get(row.key, "") != row.base_digest]
 
 
 def moved_names(change: Change) -> list[str]:
@@ -202,9 +201,7 @@ def bases_of(change: Change) -> dict[Key, Value | None]:
 def _bases(rows: Sequence[ChangeEdit], read: Mapping[str, str] | None = None) -> dict[Key, Value | None]:
     documents = documents_of({row.base_digest for row in rows} - {""}) if read is None else read
     return {
-        (row.kind, row.name): DECODERS[row.kind].decode(documents[row.base_digest])
-        if row.base_digest in documents
-        else None
+        row.key: DECODERS[row.kind].decode(documents[row.base_digest]) if row.base_digest in documents else None
         for row in rows
     }
 
