@@ -103,6 +103,8 @@ class RuleForm(ModelForm):
     kind: Rule.Kind
     builtins: dict[str, Any]
     chosen_by = "builtin"
+    # A declared field takes no help text from Meta.
+    expression_help: str
     position = forms.IntegerField(required=False, min_value=0, widget=forms.HiddenInput)
     builtin = forms.ChoiceField(required=False, label="Built-in", widget=QuickSelect)
     arguments = YAMLField(
@@ -119,9 +121,12 @@ class RuleForm(ModelForm):
         if "builtin" in self.fields:
             choices = [("", "none: use the expression below"), *((name, self._label(name)) for name in self.builtins)]
             cast("forms.ChoiceField", self.fields["builtin"]).choices = choices
+        if "expression" in self.fields:
+            self.fields["expression"].help_text = self.expression_help
+        self._show_chips()
 
-    def show_chips(self) -> None:
-        """Put what the rule reads, costs and refused before the help of `chosen_by`; call after help texts are set."""
+    def _show_chips(self) -> None:
+        """Put what the rule reads, costs and refused before the help of the field that it is chosen by."""
         chips = getattr(self.instance, "chips", ())
         field = self.fields.get("builtin" if self.instance.builtin else "expression")
         if not chips or field is None:
@@ -146,6 +151,7 @@ class FilterForm(RuleForm):
 
     kind = Rule.Kind.FILTER
     builtins = BUILTIN_FILTERS
+    expression_help = "CEL that is true for nodes where the Pod may run. Variables: pod, requests, namespaceObject, node, usage, params and now."
 
     class Meta:
         model = Rule
@@ -164,20 +170,13 @@ class FilterForm(RuleForm):
             "mode": "Shadow: evaluated and recorded, but refuses nothing.",
         }
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "expression" in self.fields:
-            self.fields[
-                "expression"
-            ].help_text = "CEL that is true for nodes where the Pod may run. Variables: pod, requests, namespaceObject, node, usage, params and now."
-        self.show_chips()
-
 
 class ScoreForm(RuleForm):
     """A score."""
 
     kind = Rule.Kind.SCORE
     builtins = BUILTIN_SCORES
+    expression_help = "CEL that returns a number, higher for a better node. Variables: pod, requests, namespaceObject, node, usage, params and now."
 
     class Meta:
         model = Rule
@@ -194,14 +193,6 @@ class ScoreForm(RuleForm):
             "mode": "Shadow: evaluated and recorded, but doesn't count.",
         }
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "expression" in self.fields:
-            self.fields[
-                "expression"
-            ].help_text = "CEL that returns a number, higher for a better node. Variables: pod, requests, namespaceObject, node, usage, params and now."
-        self.show_chips()
-
     def clean(self) -> dict[str, Any]:
         """Require both bounds or neither."""
         cleaned = super().clean() or self.cleaned_data
@@ -217,6 +208,10 @@ class VictimForm(RuleForm):
     kind = Rule.Kind.VICTIM
     builtins = {}
     chosen_by = "expression"
+    expression_help = (
+        "CEL that is true for a Pod that preemption may remove. Variables: victim (that Pod, on its node), pod (the "
+        "Pod that needs room), node, params and now: victim.metadata.?labels.env.orValue('') != 'prod'"
+    )
     builtin = None  # type: ignore[assignment]  # Django's way to leave a parent's field out
     arguments = None  # type: ignore[assignment]
 
@@ -237,16 +232,15 @@ class VictimForm(RuleForm):
                 ("reject", "reject: protect the Pod"),
                 ("pass", "pass: continue as if the rule didn't exist"),
             ]
-        if "expression" in self.fields:
-            self.fields["expression"].help_text = (
-                "CEL that is true for a Pod that preemption may remove. Variables: victim (that Pod, on its node), pod (the "
-                "Pod that needs room), node, params and now: victim.metadata.?labels.env.orValue('') != 'prod'"
-            )
-        self.show_chips()
 
 
 class RuleFormSet(InlineFormSet):
     """The rows of one kind. Rows are identified by position, not by key: saving makes new rows."""
+
+    @classmethod
+    def get_default_prefix(cls) -> str:
+        """Name the fields as a document does: `filters-0-expression`."""
+        return f"{cls.form.kind}s"
 
     def add_fields(self, form: forms.Form, index: int | None) -> None:
         """Accept any text as a row's key: somebody else's save may have made new rows."""
@@ -313,35 +307,9 @@ class RuleFormSet(InlineFormSet):
         return hasattr(form, "cleaned_data") and (not form.empty_permitted or form.has_changed())
 
 
-class FilterFormSet(RuleFormSet):
-    """The filters of a rule set."""
-
-    @classmethod
-    def get_default_prefix(cls) -> str:
-        """Name the fields `filters-0-expression`."""
-        return "filters"
-
-
-class ScoreFormSet(RuleFormSet):
-    """The scores of a rule set."""
-
-    @classmethod
-    def get_default_prefix(cls) -> str:
-        """Name the fields `scores-0-expression`."""
-        return "scores"
-
-
-class VictimFormSet(RuleFormSet):
-    """The victims rules of a rule set."""
-
-    @classmethod
-    def get_default_prefix(cls) -> str:
-        """Name the fields `victims-0-expression`."""
-        return "victims"
-
-
 class _RuleInline(StackedInline):
     model = Rule
+    formset = RuleFormSet
     kind: Rule.Kind
     extra = 0
     max_num = MAX_RULES
@@ -371,7 +339,6 @@ class FilterInline(_RuleInline):
 
     kind = Rule.Kind.FILTER
     form = FilterForm
-    formset = FilterFormSet
     verbose_name = "filter"
     verbose_name_plural = "Filters: which nodes a Pod may use"
     fieldsets = (
@@ -395,7 +362,6 @@ class ScoreInline(_RuleInline):
 
     kind = Rule.Kind.SCORE
     form = ScoreForm
-    formset = ScoreFormSet
     verbose_name = "score"
     verbose_name_plural = "Scores: how good a node is"
     fieldsets = (
@@ -419,7 +385,6 @@ class VictimInline(_RuleInline):
 
     kind = Rule.Kind.VICTIM
     form = VictimForm
-    formset = VictimFormSet
     verbose_name = "victims rule"
     verbose_name_plural = "Victims: which Pods preemption may remove"
     fieldsets = ((None, {"fields": (("name", "mode"), "expression", ("reason", "on_error"), "position")}),)
