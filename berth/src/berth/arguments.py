@@ -1,6 +1,15 @@
 """The command's arguments: for `berth --help`, and for docs/command.md, which is generated from them."""
 
-from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, ArgumentTypeError, HelpFormatter, Namespace
+from argparse import (
+    SUPPRESS,
+    Action,
+    ArgumentError,
+    ArgumentParser,
+    ArgumentTypeError,
+    HelpFormatter,
+    Namespace,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -78,13 +87,12 @@ class _Wide(HelpFormatter):
         super().__init__(prog, max_help_position=28, width=110)
 
 
+class _Top(_Wide, RawDescriptionHelpFormatter):
+    """Keeps the lines of the text below the commands."""
+
+
 def build_parser(prog: str = "berth") -> ArgumentParser:
     """Return the parser of the command's arguments."""
-    from argparse import RawDescriptionHelpFormatter
-
-    class _Top(_Wide, RawDescriptionHelpFormatter):
-        pass
-
     whole = _Parser(
         prog=prog,
         description="Scheduling rules, their reviews, and their effects on Pods, from any machine that reaches the server.",
@@ -260,21 +268,15 @@ _ACTS = {
 def _add_pods(add: _Add) -> None:
     made = add("why", "Explain why a Pod is on its node, or Pending.")
     made.add_argument("pod", metavar="POD", help="NAME or NAMESPACE/NAME")
-    made.add_argument(
-        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
-    )
+    _namespace(made)
     made.add_argument("--uid", action=_NotEmpty, default="", help="the Pod's UID, if several Pods had the name")
     made = add("which", "Print which Assignment matches a Pod, and why earlier ones don't.")
     made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME, or a file with the Pod: pod.yaml")
-    made.add_argument(
-        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
-    )
+    _namespace(made)
     made = add("simulate", "Print where Pods would be placed on the cluster as it is now, without changing anything.")
     made.add_argument("file", nargs="?", metavar="FILE", help="the manifest of a Pod, a Deployment or the like")
     made.add_argument("--live", default="", metavar="POD", help="a Pod in the cluster: NAME or NAMESPACE/NAME")
-    made.add_argument(
-        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
-    )
+    _namespace(made)
     made.add_argument("--pods", type=_count, default=1, metavar="N", help="the number of Pods (1)")
     made.add_argument(
         "--change", type=_number, metavar="N", help="also evaluate the rules that this Change would make live"
@@ -286,6 +288,12 @@ def _add_pods(add: _Add) -> None:
     made.add_argument("--limit", type=_count, default=20, help="the most rows to list (20)")
     made.add_argument("--follow", "-f", action="store_true", help="also print later Decisions, until Ctrl-C")
     made.add_argument("--every", type=_seconds, default=2.0, metavar="SECONDS", help="how often to ask (2)")
+
+
+def _namespace(made: ArgumentParser) -> None:
+    made.add_argument(
+        "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
+    )
 
 
 def _add_account(add: _Add) -> None:
