@@ -3,7 +3,7 @@
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -140,9 +140,7 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
         yield from (f"  {line}" for line in found.get("changes", ()))
     else:
         yield "Nothing would be published: all of it is live."
-    yield from (f"! {line}" for line in found.get("notes", ()))
-    yield from (f"! {line}" for line in found.get("drift", ()))
-    yield from (f"! {line}" for line in found.get("beside", ()))
+    yield from _warnings(found)
     if found.get("cluster"):
         yield "In the cluster:"
         yield from (f"  {_step_line(step)}" for step in found["cluster"])
@@ -152,6 +150,12 @@ def _plan_lines(found: dict[str, Any]) -> Iterable[str]:
         yield f"? The cluster can't be read: {found['error']}"
     if found.get("blocked"):
         yield f"✗ {found['blocked']}"
+
+
+def _warnings(found: dict[str, Any]) -> Iterator[str]:
+    """Yield lines about the files, about what changed outside of them, and about others' edits of the same objects."""
+    for member in ("notes", "drift", "beside"):
+        yield from (f"! {line}" for line in found.get(member, ()))
 
 
 def _step_line(step: dict[str, str]) -> str:
@@ -189,9 +193,7 @@ def _title_of(files: list[str]) -> str:
 
 
 def _applied_lines(found: dict[str, Any], *, is_submitted: bool) -> Iterable[str]:
-    yield from (f"! {line}" for line in found.get("notes", ()))
-    yield from (f"! {line}" for line in found.get("drift", ()))
-    yield from (f"! {line}" for line in found.get("beside", ()))
+    yield from _warnings(found)
     if found["change"] is None:
         yield "Nothing to publish: all of it is live."
     elif found["revision"] is None:
