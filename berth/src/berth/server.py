@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeGuard
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from berth.errors import AwayError, CommandError, NotReachedError
 from berth.places import Place, is_this_machine
@@ -126,14 +126,7 @@ class Server:
             yield from found["results"]
             if not found.get("next"):
                 return
-            found = self._json(self._call("GET", self._own(str(found["next"])), is_whole=True))
-
-    def _own(self, url: str) -> str:
-        """Return the path of a URL from an answer; a URL of another server is refused, because it would get the token."""
-        from urllib.parse import urlsplit
-
-        parts = urlsplit(url)
-        return f"{parts.path}?{parts.query}"
+            found = self._json(self._call("GET", _without_host(str(found["next"])), is_whole=True))
 
     def _call(
         self,
@@ -225,6 +218,12 @@ class Server:
         if status >= _SERVER_FAULT and answer.request.method != "GET":
             lines.append(_MAYBE_DONE)
         return (AwayError if status >= _SERVER_FAULT else CommandError)(*lines, faults=faults_of(problem))
+
+
+def _without_host(url: str) -> str:
+    """Return path and query of a URL from an answer: whatever host it names, this server is called, and no other gets the token."""
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}"
 
 
 def _pause_of(answer: Any) -> int:
