@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,11 +22,8 @@ class Place:
     """A server and its token; without a token, only calls that need none are possible."""
 
     server: str
-    token: str = ""
+    token: str = field(default="", repr=False)  # a traceback may show it
     certificates: str = ""
-
-    def __repr__(self) -> str:
-        return f"Place({self.server})"
 
 
 def find_place(server: str, *, from_kubeconfig: bool, context: str) -> Place:
