@@ -1,5 +1,6 @@
 """A plan as a comment on a pull request, in Markdown that GitHub and GitLab render in the same way."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -85,17 +86,9 @@ def _diff(document: dict[str, str]) -> str:
     before, after = document["live"].splitlines(), document["files"].splitlines()
     body = list(unified_diff(before, after, "live", "files", lineterm=""))
     # Longer than any run of ` inside, so that no document ends the block.
-    fence = "`" * max(3, 1 + _longest_run("\n".join(body)))
+    fence = "`" * (1 + max([2, *map(len, re.findall("`+", "\n".join(body)))]))
     summary = f"<details><summary><code>{named}</code></summary>"
     return "\n".join(["", summary, "", f"{fence}diff", *body, fence, "", "</details>", ""])
-
-
-def _longest_run(text: str) -> int:
-    longest = current = 0
-    for each in text:
-        current = current + 1 if each == "`" else 0
-        longest = max(longest, current)
-    return longest
 
 
 def _plain(text: str) -> str:
