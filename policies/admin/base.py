@@ -25,7 +25,7 @@ from policies.admin.person_links import person_link
 from policies.changes_in_words import part_changes
 from policies.differences import Opcode, opcodes
 from policies.engine.ruleset import PriorityClass as PriorityClassDocument
-from policies.models import Assignment, Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
+from policies.models import Assignment, Change, PriorityClass, Revision, RuleSet
 from policies.publishing import PublishingError, needs_of
 
 
@@ -145,10 +145,7 @@ def confirm(
 
 
 def confirm_going_back(
-    model_admin: ModelAdmin,
-    request: HttpRequest,
-    version: RuleSetVersion | PriorityClassVersion | publishing.AssignmentVersion,
-    back: str,
+    model_admin: ModelAdmin, request: HttpRequest, version: publishing.Version, back: str
 ) -> HttpResponse:
     """Show what making an older version live again would do, and do it; `back` is the URL of the link back."""
     return confirm(
@@ -164,9 +161,7 @@ def confirm_going_back(
     )
 
 
-def _going_back_page(
-    version: RuleSetVersion | PriorityClassVersion | publishing.AssignmentVersion, back: str
-) -> Confirmation:
+def _going_back_page(version: publishing.Version, back: str) -> Confirmation:
     current = publishing.current_revision()
     page = Confirmation(
         title=f"Go back to {version}",

@@ -136,6 +136,7 @@ from policies.publishing.priority_classes import (
     withdrawn_priority_classes,
 )
 from policies.publishing.proposals import (
+    Version,
     adopt,
     archive,
     bring_back,
@@ -240,6 +241,7 @@ __all__ = [
     "StoredRevision",
     "Suspended",
     "Value",
+    "Version",
     "actor_of",
     "adopt",
     "adoptable",

@@ -21,14 +21,11 @@ from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown, digest_of_shown
 from policies.publishing.standing import edits_between, needs_review
 
+# What can be made live again.
+Version = RuleSetVersion | PriorityClassVersion | AssignmentVersion
 
-def go_back(
-    *,
-    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion,
-    by: By,
-    reason: str,
-    expected_digest: str = "",
-) -> Revision:
+
+def go_back(*, version: Version, by: By, reason: str, expected_digest: str = "") -> Revision:
     """Make an older version of one rule set, Assignment or PriorityClass live again.
 
     Raises:
@@ -41,13 +38,7 @@ def go_back(
         return made
 
 
-def propose_going_back(
-    *,
-    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion,
-    by: By,
-    reason: str,
-    expected_digest: str = "",
-) -> Change:
+def propose_going_back(*, version: Version, by: By, reason: str, expected_digest: str = "") -> Change:
     """Send to review a Change that makes an older version of a rule set, an Assignment or a PriorityClass live again."""
     with transaction.atomic():
         change = _going_back(version, by, reason, expected_digest)
@@ -55,27 +46,19 @@ def propose_going_back(
         return submit_act(change=change, by=by)
 
 
-def _going_back(
-    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion, by: By, reason: str, expected_digest: str
-) -> Change:
+def _going_back(version: Version, by: By, reason: str, expected_digest: str) -> Change:
     check_shown(expected_digest, lock_revisions().number)
     edits = [Edit.of(content_of_version(version))]
     return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
 
 
-def _record_going_back(
-    version: RuleSetVersion | PriorityClassVersion | AssignmentVersion,
-    change: Change,
-    made: Revision | None,
-    by: By,
-    reason: str,
-) -> None:
+def _record_going_back(version: Version, change: Change, made: Revision | None, by: By, reason: str) -> None:
     key = key_of(content_of_version(version))
     more = {"version": version.number}
     audit.record_single(audit.Kind.GO_BACK, key, change, made, by=by, reason=reason, more=more)
 
 
-def content_of_version(version: RuleSetVersion | PriorityClassVersion | AssignmentVersion) -> Value:
+def content_of_version(version: Version) -> Value:
     """Return the content of an older version.
 
     Raises:
