@@ -34,7 +34,6 @@ from policies.publishing.changes import (
 from policies.publishing.comparing import Difference, change_differences, revision_differences
 from policies.publishing.contents import Edit, check_held, ended_with, is_same, make_live, misfits, with_edits
 from policies.publishing.edits import (
-    Found,
     changes_to_edit,
     check_seen,
     content_digest,
@@ -57,7 +56,6 @@ from policies.publishing.gates import (
     WAITS_LONG,
     Gate,
     Result,
-    ask_gate,
     blocked,
     end_gate,
     fail_gate,
@@ -73,7 +71,6 @@ from policies.publishing.gates import (
 )
 from policies.publishing.history import (
     AssignmentVersion,
-    Held,
     Provenance,
     assignment_versions,
     provenance_of,
@@ -91,7 +88,6 @@ from policies.publishing.owners import (
     owner_marks,
     owner_notes,
 )
-from policies.publishing.params import params_faults
 from policies.publishing.parts import (
     NOTHING,
     Key,
@@ -221,10 +217,8 @@ __all__ = [
     "Difference",
     "Edit",
     "ForbiddenError",
-    "Found",
     "Gate",
     "GateMark",
-    "Held",
     "Keeper",
     "Key",
     "Kind",
@@ -252,7 +246,6 @@ __all__ = [
     "ask_for_look",
     "ask_for_review",
     "ask_for_users",
-    "ask_gate",
     "askable",
     "asked_in_order",
     "assignment_versions",
@@ -341,7 +334,6 @@ __all__ = [
     "overview_of",
     "owner_marks",
     "owner_notes",
-    "params_faults",
     "parts_of",
     "past_ends",
     "pause",
