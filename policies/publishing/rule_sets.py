@@ -115,19 +115,12 @@ def check_version(version: RuleSetVersion) -> engine.RuleSet:
     Raises:
         PublishingError: with every fault: those of the document, a missing rule, and failed tests.
     """
-    content = _checked_rule_set(version_document(version))
-    _check_rules(content, str(version))
-    return msgspec.structs.replace(content, version=version.number)
-
-
-def _check_rules(content: engine.RuleSet, named: str) -> None:
-    """Check the requirements to go live, besides a valid document.
-
-    Raises:
-        PublishingError: it has no rule at all, or its tests fail.
-    """
-    if faults := without_rules(content, named) or checking.run_tests(content):
+    (content,) = checked_rule_sets([version_document(version)])
+    if isinstance(content, RuleSetError):
+        raise PublishingError(content.faults) from content
+    if faults := without_rules(content, str(version)) or checking.run_tests(content):
         raise PublishingError(faults)
+    return msgspec.structs.replace(content, version=version.number)
 
 
 def rule_set_faults(contents: Sequence[engine.RuleSet]) -> list[list[Fault]]:
@@ -169,20 +162,11 @@ def follow_versions(before: engine.Revision, target: engine.Revision) -> None:
             RuleSetVersion.objects.filter(pk__in=chosen).update(state=then)
 
 
-def _checked_rule_set(document: compiler.JSONObject) -> engine.RuleSet:
-    """Return the rule set of a RuleSet document. Each document is checked once, although its page and publishing both need it.
-
-    Raises:
-        PublishingError: with every fault in it.
-    """
-    (found,) = checked_rule_sets([document])
-    if isinstance(found, RuleSetError):
-        raise PublishingError(found.faults) from found
-    return found
-
-
 def checked_rule_sets(documents: Sequence[compiler.JSONObject]) -> list[engine.RuleSet | RuleSetError]:
-    """Return the rule set of each of many RuleSet documents, or its faults, in order; each is checked once."""
+    """Return the rule set of each of many RuleSet documents, or its faults, in order.
+
+    Each document is checked once, although its page and publishing both need it.
+    """
     keys = [_key_of(document) for document in documents]
     new = {key: document for key, document in zip(keys, documents, strict=True) if key not in _checked}
     read: dict[bytes, Any] = dict(
