@@ -25,9 +25,9 @@ from django.template.response import TemplateResponse
 
 from controlplane.account_events import record_event
 from controlplane.errors import REFUSED
+from controlplane.origins import claimed_address
 from controlplane.tally import EACH_OF_FIRST, UNKNOWN
 from policies.models.audit import Kind as AuditKind
-from policies.origin import address_of
 
 logger = logging.getLogger("berth.signin")
 
@@ -192,7 +192,4 @@ def _keep_history(instance: Any, **_: Any) -> None:
 
 
 def _address(request: HttpRequest | None) -> str:
-    """Return the connection's address and, where a proxy names its client, that name, which is not verified."""
-    if request is None:
-        return ""
-    return address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
+    return "" if request is None else claimed_address(request)

@@ -29,10 +29,15 @@ def origin_of(request: HttpRequest) -> Origin:
     """Return the origin of a request. The user is only known after the session was read."""
     return Origin(
         door=Door.REST if request.path.startswith("/api/") else Door.ADMIN,
-        address=address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", "")),
+        address=claimed_address(request),
         request_id=request_id_of(request.headers.get(HEADER, "")),
         person=partial(_person, request),
     )
+
+
+def claimed_address(request: HttpRequest) -> str:
+    """Return the connection's address and, where a proxy names its client, that name, which is not verified."""
+    return address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
 
 
 def _person(request: HttpRequest) -> str:

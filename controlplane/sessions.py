@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from controlplane.models import Session
+from controlplane.origins import claimed_address
 from controlplane.session_store import BEGAN, SessionStore
 from policies import publishing
-from policies.origin import address_of
 from policies.publishing import AuditKind
 
 _LONGEST_AGENT = 300
@@ -43,8 +43,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True):
 
 def begin(request: HttpRequest) -> None:
     """Store in a new session its start and origin, and delete expired sessions."""
-    where = address_of(request.META.get("REMOTE_ADDR", ""), request.META.get("HTTP_X_FORWARDED_FOR", ""))
     agent = request.META.get("HTTP_USER_AGENT", "")[:_LONGEST_AGENT]
+    where = claimed_address(request)
     request.session[BEGAN] = {"at": timezone.now().isoformat(), "address": where, "agent": agent}
     request.session.set_expiry(None)  # signing in at a provider set a short one
     delete_expired()
