@@ -149,4 +149,4 @@ def bound_statements(connection: BaseDatabaseWrapper, seconds: float = STATEMENT
 def watch_statements() -> None:
     """Limit the statements of this process if it serves pages: tasks and commands have no limit."""
     if settings.BERTH.role == "admin":
-        connection_created.connect(lambda connection, **_: bound_statements(connection), weak=False)
+        connection_created.connect(bound_statements)
