@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 from django.db import connections
+from django.utils.text import capfirst
 
 from controlplane.env import Environment
 from scheduler.doctor.encoding import REMEDY, narrow_encoding
@@ -59,9 +60,8 @@ def faults_of(environment: Environment) -> list[checks.CheckMessage]:
 
 def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
     """Check the poolers in front of the databases; `migrate` checks the one of the database that it migrates."""
-    says = f"{POOLED.says[0].upper()}{POOLED.says[1:]}."
     return [
-        checks.Error(says, hint=POOLED.remedy, id="berth.E004")
+        checks.Error(f"{capfirst(POOLED.says)}.", hint=POOLED.remedy, id="berth.E004")
         for alias in databases or ()
         if is_shared(connections[alias])
     ]
@@ -70,7 +70,7 @@ def check_pooler(databases: Sequence[str] | None = None, **_: Any) -> list[check
 def check_encoding(databases: Sequence[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
     """Check that the databases can store every text; `migrate` checks the one that it migrates."""
     found = [narrow_encoding(connections[alias]) for alias in databases or ()]
-    return [checks.Error(f"{says[0].upper()}{says[1:]}.", hint=REMEDY, id="berth.E005") for says in found if says]
+    return [checks.Error(f"{capfirst(says)}.", hint=REMEDY, id="berth.E005") for says in found if says]
 
 
 def register_all() -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 import msgspec
 from django.conf import settings
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from policies import publishing
 from policies.models import Change, GateRun
@@ -47,7 +48,7 @@ def shown(change: Change, gate: Gate) -> Shown:
     results = publishing.in_order(publishing.results_of(gate.result), gate.levels) if gate.result else []
     return Shown(
         says=_says(gate, timezone.now(), is_open=is_open),
-        found=[Found(_mark(each, gate), _sentence(each.says), each.lines) for each in results],
+        found=[Found(_mark(each, gate), f"{capfirst(each.says)}.", each.lines) for each in results],
         warning=f"This result is outdated: {gate.stale}. Run the gate again." if gate.stale and is_open else "",
         refusal=gate.refusal if is_open else "",
         moves=gate.run is not None and gate.run.is_under_way,
@@ -97,7 +98,3 @@ def _mark(result: Result, gate: Gate) -> str:
     if gate.levels.get(result.check) == BLOCKING:
         return "✗"
     return "?" if result.verdict == UNKNOWN else "!"
-
-
-def _sentence(says: str) -> str:
-    return f"{says[:1].upper()}{says[1:]}."
