@@ -78,7 +78,6 @@ app.conf.update(
     worker_prefetch_multiplier=1,
     worker_soft_shutdown_timeout=15,
     worker_cancel_long_running_tasks_on_connection_loss=True,
-    worker_hijack_root_logger=False,
     # Otherwise Celery would close each thread's database connection after each task, and the next task would open another.
     CELERY_DB_REUSE_MAX=sys.maxsize,
     timezone="UTC",
