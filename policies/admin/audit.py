@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from policies import publishing
-from policies.admin.base import change_url, revision_url
+from policies.admin.base import change_url, link, revision_url
 from policies.admin.narrowing import Chip, Narrowing, fields_of, given_of, with_values, without
 from policies.admin.panels import add_panel, panels_of
 from policies.admin.versions import copyable
@@ -165,7 +165,7 @@ def _thing_line(thing: dict[str, str]) -> dict[str, str]:
 def _of_digest(digest: str) -> SafeString | str:
     """Return a link to the Revision with this digest; empty if there is none."""
     made = Revision.objects.filter(digest=digest).first()
-    return format_html('<a class="berth-link" href="{}">{}</a>', revision_url(made.number), made) if made else ""
+    return link(revision_url(made.number), made) if made else ""
 
 
 def _body(said: publishing.Said, *, sees_addresses: bool) -> str:
@@ -178,25 +178,26 @@ def audit_url(**asked: str) -> str:
     return f"{reverse('audit')}?{urlencode(asked)}"
 
 
-def _panel(kind: str, name: str, text: str) -> SafeString:
-    link = '<p class="berth-panel"><a class="berth-link" href="{}">{}</a></p>'
-    return format_html(link, audit_url(thing=f"{kind}/{name}"), text)
+def _panel(url: str, text: str) -> SafeString:
+    return format_html('<p class="berth-panel">{}</p>', link(url, text))
+
+
+def _panel_of_thing(kind: str, name: str, text: str) -> SafeString:
+    return _panel(audit_url(thing=f"{kind}/{name}"), text)
 
 
 def _register_panels() -> None:
     """Link the events of a thing from its page."""
-    add_panel(Change, lambda row, _: _panel("Change", str(row.pk), "Audit trail of this Change"))
+    add_panel(Change, lambda row, _: _panel_of_thing("Change", str(row.pk), "Audit trail of this Change"))
     add_panel(Revision, _panel_of_revision)
     for model in (RuleSet, Assignment, PriorityClass):
-        add_panel(model, lambda row, _: _panel(type(row).__name__, row.name, f"Audit trail of {row.name}"))
+        add_panel(model, lambda row, _: _panel_of_thing(type(row).__name__, row.name, f"Audit trail of {row.name}"))
 
 
 def _panel_of_revision(row: Revision, _: HttpRequest) -> SafeString:
     made = Change.objects.filter(revision=row).values_list("pk", flat=True).first()
     url = audit_url(change=str(made)) if made else audit_url(revision=str(row.number))
-    return format_html(
-        '<p class="berth-panel"><a class="berth-link" href="{}">Audit trail of this Revision</a></p>', url
-    )
+    return _panel(url, "Audit trail of this Revision")
 
 
 _register_panels()
