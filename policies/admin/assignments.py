@@ -25,7 +25,7 @@ from policies.engine.documents import read_assignment
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.pauses import paused_assignments
 from policies.models import Assignment, RuleSet
-from policies.publishing import Kind, Value
+from policies.publishing import Kind
 from policies.sentences import assignment_sentence, match_sentence
 
 _FIELDS = {
@@ -79,7 +79,6 @@ class AssignmentForm(RowForm):
 
     kind = Kind.ASSIGNMENT
     places = _FIELDS
-    document = staticmethod(compiler.assignment_document)
     scheduler_names = NamesField(
         label="Scheduler names", help_text="Values of schedulerName, separated by commas. Empty: any."
     )
@@ -295,7 +294,7 @@ class AssignmentAdmin(RowAdmin):
         rule_set = RuleSet.objects.filter(name=value.rule_set).first()
         return compiler.assignment_fields(value, rule_set=rule_set)  # type: ignore[arg-type] # one that is missing is to be chosen
 
-    def value_of(self, row: Any) -> Value:
+    def value_of(self, row: Any) -> engine.Assignment:
         """Return an Assignment."""
         return read_assignment(compiler.assignment_document(row))
 
@@ -303,7 +302,7 @@ class AssignmentAdmin(RowAdmin):
     def matches(self, row: Assignment) -> SafeString | str:
         """Return which Pods it matches, in words, and which of them an earlier Assignment takes."""
         try:
-            says = match_sentence(read_assignment(compiler.assignment_document(row)).match)
+            says = match_sentence(self.value_of(row).match)
         except RuleSetError as error:
             return f"faulty: {error}"
         found = getattr(row, "conflicts", [])
@@ -317,7 +316,7 @@ class AssignmentAdmin(RowAdmin):
     def in_words(self, row: Assignment) -> str:
         """Return which Pods it matches and what they get."""
         try:
-            return assignment_sentence(read_assignment(compiler.assignment_document(row)))
+            return assignment_sentence(self.value_of(row))
         except RuleSetError as error:
             return f"faulty: {error}"
 

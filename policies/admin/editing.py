@@ -1,6 +1,6 @@
 """Forms that save into a Change: the choice of the Change, and saves that somebody else overtook."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -129,8 +129,6 @@ class RowForm(EditForm):
     kind: str
     # Prefix of a fault's path in the document -> the field; the first match counts.
     places: Mapping[str, str]
-    # Returns a row's document, which may be invalid.
-    document: Callable[[Any], dict[str, Any]]
 
     def key(self) -> Key:
         """Return kind and name."""

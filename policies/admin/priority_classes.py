@@ -54,7 +54,6 @@ class PriorityClassForm(RowForm):
 
     kind = Kind.PRIORITY_CLASS
     places = _FIELDS
-    document = staticmethod(compiler.priority_class_document)
 
     class Meta:
         model = PriorityClass
