@@ -39,8 +39,15 @@ def document_of_rules(
 
 
 def rule_set_document(version: RuleSetVersion) -> JSONObject:
-    """Return the RuleSet document of a version, unchecked when it is a draft."""
-    return _draft_document(version, version.rules.all())
+    """Return the RuleSet document of a version from its rows, unchecked."""
+    return document_of_rules(
+        name=version.rule_set.name,
+        description=version.description,
+        params=version.params,
+        tests=version.tests,
+        rules=version.rules.all(),
+        failures=version.failures,
+    )
 
 
 def document_of_content(content: engine.RuleSet) -> JSONObject:
@@ -48,18 +55,6 @@ def document_of_content(content: engine.RuleSet) -> JSONObject:
     fields = version_fields(content)
     del fields["digest"]
     return document_of_rules(name=content.name, rules=rules_of(content, version=RuleSetVersion()), **fields)
-
-
-def _draft_document(version: RuleSetVersion, rules: Iterable[Rule]) -> JSONObject:
-    """Return the RuleSet document of a version with these rules instead of the stored ones."""
-    return document_of_rules(
-        name=version.rule_set.name,
-        description=version.description,
-        params=version.params,
-        tests=version.tests,
-        rules=rules,
-        failures=version.failures,
-    )
 
 
 def version_fields(rule_set: engine.RuleSet) -> JSONObject:
