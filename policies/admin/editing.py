@@ -276,7 +276,7 @@ class EditingAdmin(ModelAdmin):
         )
 
     def _remove(self, request: HttpRequest, change: Change | None, key: Key, reason: str, seen: str) -> None:
-        _, _, number = [*seen.split(" "), "", ""][:3]
+        _, _, number = publishing.parts_of_seen(seen)
         if change is None and number:
             raise PublishingError(
                 ["The Change that you looked at can no longer be edited. Confirm again to open a new one."]

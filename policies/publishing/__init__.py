@@ -40,6 +40,7 @@ from policies.publishing.edits import (
     found_in,
     misfitting_params,
     open_edits,
+    parts_of_seen,
     save_edit,
     seen_of,
 )
@@ -335,6 +336,7 @@ __all__ = [
     "owner_marks",
     "owner_notes",
     "parts_of",
+    "parts_of_seen",
     "past_ends",
     "pause",
     "pause_of",

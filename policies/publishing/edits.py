@@ -80,9 +80,18 @@ def seen_of(change: Change | None, key: Key) -> str:
     return " ".join((began, live, str(change.pk) if change else ""))
 
 
+def parts_of_seen(seen: str) -> tuple[str, str, str]:
+    """Return the parts of a text of `seen_of`: the digests of the initial and of the live content, and the Change's number.
+
+    Each is empty where the text has none, as one that no form made may.
+    """
+    began, live, number = [*seen.split(" "), "", ""][:3]
+    return began, live, number
+
+
 def _seen_since(change: Change | None, key: Key, seen: str) -> str:
     """Return what a form has seen once it is refused, and shows how what it edits has changed since `seen`."""
-    now, (_, live, _) = content_digest(found_in(change, key).value), [*seen.split(" "), "", ""][:3]
+    now, (_, live, _) = content_digest(found_in(change, key).value), parts_of_seen(seen)
     is_edited = change is not None and edit_in(change, key) is not None
     return " ".join((now, (live or _UNSEEN) if is_edited else now, str(change.pk) if change else ""))
 
@@ -97,7 +106,7 @@ def overtaken(change: Change | None, key: Key, wanted: Value | None, seen: str) 
         seen: `seen_of` when the form was loaded.
     """
     now = found_in(change, key)
-    began, live, number = [*seen.split(" "), "", ""][:3]
+    began, live, number = parts_of_seen(seen)
     # In another Change than the form's the thing has its live content, unless somebody edits it there.
     is_another = change is None or str(change.pk) != number
     content = content_digest(now.value)
