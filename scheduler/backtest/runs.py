@@ -292,7 +292,7 @@ def of_in_words(backtest: Backtest) -> str:
 
 
 def _results(backtest: Backtest) -> Iterator[ChunkResult]:
-    rows = backtest.chunks.filter(state=_ChunkState.DONE).order_by("number")
+    rows = backtest.chunks.filter(state=_ChunkState.DONE).order_by("process", "first")
     for (data,) in rows.values_list("result").iterator(chunk_size=20):
         try:
             yield unpack(bytes(data))
@@ -326,10 +326,13 @@ class Worker:
         self._next: tuple[int, int] = (0, 0)
 
     def work(self, until: float = float("inf")) -> None:
-        """Work until nothing is left to do, or until the given time by `time.monotonic`."""
+        """Work until nothing is left to do, or until the given time by `time.monotonic`.
+
+        A chunk that isn't done by then is divided: what is decided stays, and the rest becomes a chunk of its own.
+        """
         while monotonic() < until:
             backtest = self._first()
-            if backtest is None or not self._go_on(backtest):
+            if backtest is None or not self._go_on(backtest, until):
                 return
 
     def _first(self) -> Backtest | None:
@@ -338,7 +341,7 @@ class Worker:
             under_way = under_way.filter(pk=self._only)
         return under_way.first()
 
-    def _go_on(self, backtest: Backtest) -> bool:
+    def _go_on(self, backtest: Backtest, until: float) -> bool:
         """Run the next step. Return False if other processes do the rest."""
         try:
             if backtest.state == _State.QUEUED:
@@ -346,7 +349,7 @@ class Worker:
             chunk = self._take(backtest)
             if chunk is None:
                 return _finish(backtest)
-            self._carry_out(backtest, chunk)
+            self._carry_out(backtest, chunk, until)
         except CancelledError:
             logger.info("%s was cancelled", backtest)
         except BacktestError as error:
@@ -375,23 +378,67 @@ class Worker:
         mine = BacktestChunk.objects.filter(pk=row.pk, state=_ChunkState.QUEUED)
         return mine.update(state=_ChunkState.RUNNING, heartbeat_at=Now(), attempts=F("attempts") + 1) == 1
 
-    def _carry_out(self, backtest: Backtest, chunk: BacktestChunk) -> None:
-        noted = _Noted(chunk)
-        rows = _decisions_of(backtest).filter(
+    def _carry_out(self, backtest: Backtest, chunk: BacktestChunk, until: float) -> None:
+        selected = _decisions_of(backtest).filter(
             process=chunk.process, sequence__gte=chunk.first, sequence__lte=chunk.last
         )
-        found = self._decider_of(backtest).chunk(rows.order_by("sequence").iterator(chunk_size=200), noted)
-        gone = chunk.decisions - found.decided - sum(found.undecided.values())
-        if gone > 0:
-            found.undecided[GONE] = gone
-        mine = BacktestChunk.objects.filter(pk=chunk.pk, state=_ChunkState.RUNNING, attempts=chunk.attempts)
-        if not mine.update(state=_ChunkState.DONE, result=pack(found)):
-            raise CancelledError
+        rows = _InTime(selected.order_by("sequence").iterator(chunk_size=200), until)
+        found = self._decider_of(backtest).chunk(rows, _Noted(chunk))
+        with transaction.atomic():
+            if rows.rest is not None:
+                chunk = _divide(chunk, rows.rest, decisions=rows.taken)
+            gone = chunk.decisions - rows.taken
+            if gone > 0:
+                found.undecided[GONE] = gone
+            mine = BacktestChunk.objects.filter(pk=chunk.pk, state=_ChunkState.RUNNING, attempts=chunk.attempts)
+            done = {"state": _ChunkState.DONE, "last": chunk.last, "decisions": chunk.decisions}
+            if not mine.update(result=pack(found), **done):
+                raise CancelledError
 
     def _decider_of(self, backtest: Backtest) -> Decider:
         if self._decider is None or self._decider[0] != backtest.pk:
             self._decider = (backtest.pk, _decider_of(backtest))
         return self._decider[1]
+
+
+class _InTime:
+    """Iterates over Decisions until the given time, but over one at least: a slow machine, too, comes to an end.
+
+    Attributes:
+        taken: how many it returned.
+        rest: the sequence of the first that it left; None if it left none.
+    """
+
+    def __init__(self, decisions: Iterator[Decision], until: float) -> None:
+        self._decisions, self._until = decisions, until
+        self.taken = 0
+        self.rest: int | None = None
+
+    def __iter__(self) -> Iterator[Decision]:
+        for decision in self._decisions:
+            if self.taken and monotonic() >= self._until:
+                self.rest = decision.sequence
+                return
+            self.taken += 1
+            yield decision
+
+
+def _divide(chunk: BacktestChunk, rest: int, *, decisions: int) -> BacktestChunk:
+    """Return a chunk with so many Decisions that ends before `rest`, and store the rest of it as another; within a transaction."""
+    # Two processes that divide chunks at once would give both the same number.
+    Backtest.objects.select_for_update().get(pk=chunk.backtest_id)
+    last = BacktestChunk.objects.filter(backtest=chunk.backtest_id).aggregate(number=Max("number"))["number"]
+    BacktestChunk.objects.create(
+        backtest_id=chunk.backtest_id,
+        number=last + 1,
+        process=chunk.process,
+        first=rest,
+        last=chunk.last,
+        # Decisions may have come since the chunk was made.
+        decisions=max(0, chunk.decisions - decisions),
+    )
+    chunk.last, chunk.decisions = rest - 1, decisions
+    return chunk
 
 
 class _Noted:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -122,6 +123,26 @@ def test_processes_that_are_killed_leave_no_trace_in_the_result(
             kills += 1
         BacktestChunk.objects.update(heartbeat_at=timezone.now() - runs.SILENT * 2)
     assert kills > 3
+    assert bytes(Backtest.objects.get(pk=row.pk).result) == whole
+
+
+def test_a_machine_that_decides_one_in_a_turn_comes_to_the_same_end(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change, until = planting(), timezone.now()
+    whole = found_by(change, until=until)[1]
+    row = start_backtest(change=change, by="ops", span=Span(until=until))
+    plan(row)
+    turns = 0
+    while Backtest.objects.get(pk=row.pk).is_under_way:
+        # Each look at the clock takes a second, so time is up with the second Decision.
+        ticks = count()
+        monkeypatch.setattr(runs, "monotonic", lambda ticks=ticks: float(next(ticks)))
+        before = runs.progress_of(row)
+        Worker(row.pk).work(until=2)
+        turns += 1
+        assert runs.progress_of(row) - before <= 2
+    assert turns > 40
     assert bytes(Backtest.objects.get(pk=row.pk).result) == whole
 
 
