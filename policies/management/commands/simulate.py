@@ -18,14 +18,15 @@ from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
-from policies.engine.reading import Reader
+from policies.engine.reading import Reader, type_name
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import RuleSet
 from policies.engine.status import Code, Status
 from policies.management.files import is_beside_rules
 
 _SUCCESS = Status(Code.SUCCESS)
-_MEMBERS = {"pod", "nodes", "pods", "namespaces", "now", *MEMBERS}
+_LISTS = {"nodes", "pods", "namespaces", *MEMBERS}
+_MEMBERS = {"pod", "now", *_LISTS}
 
 
 class Command(BaseCommand):
@@ -104,7 +105,7 @@ def read_case(case: Any) -> Cycle:
     other objects that rules read.
 
     Raises:
-        ObjectError: it has no Pod, an unknown member, or something in it isn't a Kubernetes object.
+        ObjectError: it has no Pod, an unknown member, no list where one is due, or something in it isn't a Kubernetes object.
     """
     if not isinstance(case, dict):
         message = "a case must be an object"
@@ -112,7 +113,7 @@ def read_case(case: Any) -> Cycle:
     if case.get("pod") is None:
         message = 'a case must have a Pod: {"pod": {"metadata": {"name": "a"}}, "nodes": []}'
         raise ObjectError(message)
-    _refuse_unknown(case)
+    _refuse_malformed(case)
     nodes = [Node.from_json(node) for node in case.get("nodes") or ()]
     pods = [Pod.from_json(pod) for pod in case.get("pods") or ()]
     metadata = [Namespace.from_json(item).metadata for item in case.get("namespaces") or ()]
@@ -122,9 +123,14 @@ def read_case(case: Any) -> Cycle:
     return Cycle(pod=Pod.from_json(case["pod"]), snapshot=snapshot, now=now)
 
 
-def _refuse_unknown(case: dict[str, Any]) -> None:
+def _refuse_malformed(case: dict[str, Any]) -> None:
     faults: list[Fault] = []
     Reader(case, "", faults, _MEMBERS)
+    faults += (
+        Fault(name, f"must be a list, not {type_name(case[name])}")
+        for name in sorted(_LISTS & case.keys())
+        if not isinstance(case[name], list | None)
+    )
     if faults:
         raise ObjectError("; ".join(map(str, faults)))
 

@@ -70,6 +70,12 @@ def test_a_case_brings_the_claims_and_volumes_that_rules_read(tmp_path: Path) ->
         (b'{"pod": {}, "now": "2026-03-29T01:30:00"}', "now: must be a time with its zone, such as"),
         (b'{"pod": {}, "node": []}', "node: unknown member; did you mean nodes?"),
         (b'{"pod": {}, "Nodes": [], "expect": {}}', "expect: unknown member; "),
+        (b'{"pod": {}, "nodes": 5}', "nodes: must be a list, not a number"),
+        (
+            b'{"pod": {}, "nodes": {"a": {}}, "pods": false}',
+            "nodes: must be a list, not an object; pods: must be a list, not ",
+        ),
+        (b'{"pod": {}, "persistentVolumeClaims": "a"}', "persistentVolumeClaims: must be a list, not a text"),
         (b"pod: {}", "not readable as JSON: column 1: Expecting value"),
         (b'{"pod": {},', "not readable as JSON: column 12: "),
     ],
