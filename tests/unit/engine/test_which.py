@@ -75,7 +75,8 @@ def test_each_that_is_passed_over_has_its_reason() -> None:
         assigned("watched", 4, mode="shadow"),
         assigned("takes", 5, params={"team": "shop"}),
         assigned("behind", 6),
-        assigned("behind-elsewhere", 7, match=Match(namespaces=["bank"])),
+        assigned("watched-behind", 7, mode="shadow"),
+        assigned("behind-elsewhere", 8, match=Match(namespaces=["bank"])),
         suspensions=(make_pause("quiet", "Assignment/paused"),),
     )
     found = which(made, POD, {}, EPOCH)
@@ -86,7 +87,8 @@ def test_each_that_is_passed_over_has_its_reason() -> None:
         "  not elsewhere: the namespace is shop, not bank\n"
         "  not canary: the Pod's workload drew 47, and 1 % are those below\n"
         "  not paused: it is out of force by Pause quiet\n"
-        "  behind would also take it, but comes later in the order"
+        "  behind would match it too, but comes later in the order\n"
+        "  watched-behind would match it too, but comes later in the order"
     )
 
 
