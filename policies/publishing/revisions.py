@@ -106,8 +106,21 @@ def load_revision(number: int) -> engine.Revision | None:
 
 
 def has_revision(number: int, digest: str) -> bool:
-    """Return whether there is a Revision of this number and digest."""
-    return Revision.objects.filter(number=number, digest=digest).exists()
+    """Return whether there is a Revision of this number that a record names by this digest.
+
+    Raises:
+        msgspec.DecodeError: a newer Berth wrote the Revision of this number.
+    """
+    if Revision.objects.filter(number=number, digest=digest).exists():
+        return True
+    found = load_revision(number)
+    return found is not None and digest in known_digests(found)
+
+
+def known_digests(revision: engine.Revision) -> frozenset[str]:
+    """Return the digests by which records name a Revision: the stored one, and the one of its document as this version of Berth writes it."""
+    as_written = sha256(engine.encode(msgspec.structs.replace(revision, digest="")))
+    return frozenset({revision.digest, as_written})
 
 
 def lock_revisions() -> engine.Revision:

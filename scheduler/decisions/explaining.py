@@ -221,7 +221,10 @@ def _held(decision: Decision) -> RuleSet | None:
 def _is_revision_lost(decision: Decision) -> bool:
     """Return whether the Decision's Revision isn't there: after a restore, numbers of Revisions and versions are used a second time."""
     digest = revision_digest_of(decision)
-    return bool(digest) and not publishing.has_revision(decision.revision, digest)
+    try:
+        return bool(digest) and not publishing.has_revision(decision.revision, digest)
+    except msgspec.DecodeError:
+        return True
 
 
 def _in_force(body: dict[str, Any], rule_set: RuleSet | None) -> RuleSet | None:

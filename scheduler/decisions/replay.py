@@ -5,7 +5,6 @@ The result is compared with the record: each rule's verdicts and scores, and the
 
 import copy
 from collections.abc import Callable, Collection, Iterable
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -16,9 +15,9 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.narrowing import Narrowing, narrowing
 from policies.engine.preemption.vetoes import Candidate
 from policies.engine.rule import Cycle, Filter, go_on
-from policies.engine.ruleset import Assignment, FilterRule, Revision, encode
+from policies.engine.ruleset import Assignment, FilterRule, Revision
 from policies.engine.scheduling import ALWAYS_ASKED, default_profile, find_best, judge, with_default_filters
-from policies.publishing import load_revision
+from policies.publishing import known_digests, load_revision
 from scheduler.decisions.candidates import SentCandidate, candidates_on, notes_of_narrowing, read_candidates
 from scheduler.decisions.columns import StoredAnswer, store_answer
 from scheduler.decisions.masking import FAULT, NOTE, is_same_but_masked, masked_faults, may_matter
@@ -368,14 +367,13 @@ def _names_of(decision: Decision) -> list[str]:
 
 
 def _compile(number: int) -> tuple[frozenset[str], CompiledRevision]:
-    """Return a Revision and its digests: the stored one, and the one of its document as this version of Berth writes it."""
+    """Return a Revision and the digests by which Decisions name it."""
     try:
         revision = load_revision(number) if number else Revision(number=0)
         if revision is None:
             message = f"Revision {number} is not there"
             raise ReplayError(message)
-        as_written = sha256(encode(msgspec.structs.replace(revision, digest=""))).hexdigest()
-        return frozenset({revision.digest, as_written}), CompiledRevision(revision)
+        return known_digests(revision), CompiledRevision(revision)
     except (msgspec.DecodeError, ExpressionError, KeyError) as error:
         message = f"Revision {number} can't be used by this version of Berth: {error}"
         raise ReplayError(message) from error

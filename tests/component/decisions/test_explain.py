@@ -3,6 +3,7 @@
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.vetoes import Candidate, narrow
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import RuleSet
+from policies.engine.ruleset import RuleSet, encode
 from policies.engine.victims import Victim
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
@@ -422,6 +423,15 @@ def test_a_decision_by_a_revision_that_a_restore_lost_is_not_explained_by_the_on
     assert not explained["ruleSetKnown"]
     assert not [each for each in explained["rules"] if "wanted" in each]
     assert TEAM_FILTER["expression"] not in text_of(get(auditor, change_url("decision", made.pk)))
+
+
+def test_a_decision_that_names_its_revision_by_the_digest_of_the_document_is_explained_as_it_is_replayed(
+    rule_set: RuleSet,
+) -> None:
+    live = publishing.current_revision()
+    as_written = sha256(encode(msgspec.structs.replace(live, digest=""))).hexdigest()
+    made = record(rule_set, revision=live.number, by=msgspec.structs.replace(live, digest=as_written))
+    assert explain_decision(made, "n2")["ruleSetKnown"]
 
 
 def of_node(decision: Decision, node: str) -> dict[str, Any]:

@@ -276,7 +276,8 @@ ONLY_READ = {
         "in_order",
         "is_as_written",
     ),
-    *("is_same", "levels_of", "live_priority_classes", "live_since", "load_revision", "merged_of", "moved_of"),
+    *("known_digests", "load_revision"),
+    *("is_same", "levels_of", "live_priority_classes", "live_since", "merged_of", "moved_of"),
     *(
         "name_of",
         "may",
