@@ -24,7 +24,7 @@ from scheduler.decisions.replica import history_behind
 from scheduler.decisions.story import Attempt, Story
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import PendingPod
-from scheduler.pending.holding import reasons_in
+from scheduler.pending.holding import reasons_in, rule_by_reason
 from scheduler.pending.listing import waiting_of
 from scheduler.pending.telling import told
 
@@ -41,7 +41,8 @@ _MOST_LOOKED_FOR = 5
 def page(request: HttpRequest, namespace: str, name: str) -> HttpResponse:
     """Show the story of a Pod, by default of the newest one of that name."""
     known = told(namespace, name, request.GET.get("uid", ""))
-    story, waiting = known.story, _waiting(known.waiting)
+    story = known.story
+    waiting = _waiting(known.waiting, story.attempts[0].refusals if story and story.attempts else [])
     context = {
         **admin.site.each_context(request),
         "behind": history_behind(),
@@ -88,13 +89,14 @@ def difference(request: HttpRequest, before: UUID, after: UUID) -> HttpResponse:
     return TemplateResponse(request, "scheduler/difference.html", context)
 
 
-def _waiting(row: PendingPod | None) -> dict[str, Any] | None:
-    """Return a Pending Pod for the page; None for one that isn't Pending."""
+def _waiting(row: PendingPod | None, refusals: list[Refusal]) -> dict[str, Any] | None:
+    """Return a Pending Pod for the page, with the refusals of its last attempt; None for one that isn't Pending."""
     if row is None:
         return None
     now = timezone.now()
     (found,) = waiting_of([row], now)
-    beside = [text for text, _ in reasons_in(row.message, [row.reason]) if text != row.reason]
+    reasons = reasons_in(row.message, [row.reason, *rule_by_reason(refusals)])
+    beside = [text for text, _ in reasons if text != row.reason]
     return {**shown_pod(found, now), "beside": beside, "group": group_url(row)}
 
 

@@ -147,7 +147,7 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
         message: its message.
         refusals: of the newest Decision about the Pod, the most nodes first.
     """
-    rules = _rule_by_reason(refusals)
+    rules = rule_by_reason(refusals)
     if condition == GATED:
         return Hold("", GATES_LEFT)
     if counted := reasons_in(message, rules):
@@ -164,7 +164,7 @@ def hold_of(*, condition: str, message: str, refusals: Sequence[Refusal]) -> Hol
     return Hold("", NOT_TRIED)
 
 
-def _rule_by_reason(refusals: Sequence[Refusal]) -> dict[str, str]:
+def rule_by_reason(refusals: Sequence[Refusal]) -> dict[str, str]:
     """Return which rule gave each reason; of several missing resources, the message has each for itself, or all together."""
     rules: dict[str, str] = {}
     for each in reversed(refusals):

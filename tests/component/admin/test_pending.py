@@ -255,6 +255,19 @@ def test_the_page_of_a_pod_says_what_holds_it_what_was_tried_and_asks_about_any_
     assert "/admin/scheduler/workloads/default/Job/night/" in body
 
 
+def test_the_page_of_a_pod_names_a_rules_reason_whole_beside_what_holds_it(auditor: Client, history: History) -> None:
+    licence = "the licence is for 4 nodes, 4 are used"
+    filters = [{"name": "licence", "expression": "false", "reason": licence}]
+    publish_all(make_rule_set("team", filters=filters), make_assignment("all", "team", match={}))
+    Asking(history).filter(pod(), snapshot(n1="web", n2="ops"))
+    history.settle()
+    cluster = Cluster()
+    cluster.add("web-1", f"0/5 nodes are available: 2 {licence}, 3 Insufficient cpu.", uid="u1", at=AT)
+    cluster.follow(datetime.now(UTC))
+    said = text(auditor, "/admin/scheduler/pods/default/web-1/")
+    assert f"held by its scheduler: “Insufficient cpu” ; also: {licence}." in said
+
+
 def test_a_pod_that_berth_was_not_asked_about_has_a_page_as_long_as_it_waits(auditor: Client, waiting: str) -> None:
     assert waiting
     shown = text(auditor, "/admin/scheduler/pods/default/big/")
