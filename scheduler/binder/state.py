@@ -21,6 +21,7 @@ def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
         return (now + timedelta(seconds=seconds - at)).isoformat(timespec="milliseconds")
 
     pod = waiting.pod
+    opens_at = waiting.opens_at if waiting.state is State.UNSCHEDULABLE else None
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -31,6 +32,7 @@ def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
         "attempts": waiting.attempts,
         "since": moment(waiting.first_at),
         "until": moment(waiting.until) if waiting.state is State.BACKOFF else None,
+        "opens_at": None if opens_at is None else moment(max(opens_at, waiting.until)),
         "nominated": waiting.nominated,
         "message": waiting.message[:_LONGEST_MESSAGE],
     }

@@ -226,4 +226,6 @@ def _next_of_queue(queued: dict[str, Any], now: datetime) -> str:
             return "at once"
         case "gated":
             return "once its scheduling gates are taken off"
-    return "when the cluster, the rules or the time change so that it may pass, else five minutes after the last try"
+    opens_at = datetime.fromisoformat(queued["opens_at"]) if queued.get("opens_at") else None
+    opens = f" (at {opens_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC)" if opens_at else ""
+    return f"when the cluster, the rules or the time{opens} change so that it may pass, else five minutes after the last try"

@@ -1,5 +1,6 @@
 """The queue of Berth's own scheduler: order, backoff, requeued_by, gates."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import settings
@@ -17,8 +18,10 @@ from scheduler.binder.queue import (
     State,
     backoff_seconds,
 )
+from scheduler.binder.state import shown
 from tests.builders import make_pod
 
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 EVENTS = (NODE, POD_CAME, POD_GONE, REVISION)
 
 
@@ -55,6 +58,18 @@ def test_a_refused_pod_that_can_be_helped_comes_before_those_that_came_after_its
     queue.put(pod_of("gated"), 5.0)
 
     assert taken(queue, 6.0) == ["gated", "refused", "failed", "new"]
+
+
+def test_a_refused_pod_is_shown_with_the_moment_at_which_its_window_opens() -> None:
+    queue = Queue()
+    for name in ("waits", "helped"):
+        queue.put(pod_of(name), 0.0)
+    taken(queue, 0.0)
+    queue.refuse("waits", 1.0, requeued_by=(), opens_at=61.0)
+    queue.refuse("helped", 1.0, requeued_by={POD_GONE}, opens_at=61.0)
+    queue.requeue(POD_GONE, 5.0)
+    found = {each.pod.name: shown(each, 1.0, NOON)["opens_at"] for each in queue.waiting()}
+    assert found == {"waits": "2026-05-01T12:01:00.000+00:00", "helped": None}
 
 
 def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after_its_backoff() -> None:

@@ -121,6 +121,10 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
         ({"queued": {"state": "active", "until": None}}, "at once"),
         ({"queued": {"state": "gated", "until": None}}, "gates are taken off"),
         ({"queued": {"state": "unschedulable", "until": None}}, "when the cluster, the rules or the time change"),
+        (
+            {"queued": {"state": "unschedulable", "until": None, "opens_at": (NOW + timedelta(hours=1)).isoformat()}},
+            "or the time (at 2026-05-01 13:00:00 UTC) change",
+        ),
         ({"requeued_for": "revision"}, "because of a new Revision"),
         ({"requeued_for": "time"}, "because of the time"),
         ({"requeued_for": "namespace"}, "because of the labels of its namespace"),
