@@ -96,6 +96,13 @@ class Command(BerthCommand):
             help="schedule and expire: 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never",
         )
         parser.add_argument(
+            "--seen-at",
+            action=NotEmpty,
+            default="",
+            metavar="TIME",
+            help="schedule: the time that `show --output json` printed as publish_at, or never; refused if it is another one now",
+        )
+        parser.add_argument(
             "--revision",
             type=int,
             metavar="M",
@@ -243,12 +250,17 @@ def _sides(options: dict[str, Any]) -> tuple[list[Key], dict[Key, dict[str, str]
 
 
 def _schedule(change: Change, by: By, options: dict[str, Any]) -> None:
-    at = _time(options["at"])
-    publishing.schedule_change(change=change, by=by, publish_at=at, expected_digest=change.digest)
+    publishing.schedule_change(
+        change=change,
+        by=by,
+        publish_at=_time("--at", options["at"]),
+        expected_digest=change.digest,
+        expected_at=_time("--seen-at", options["seen_at"]) if options["seen_at"] else msgspec.UNSET,
+    )
 
 
 def _expire(change: Change, by: By, options: dict[str, Any]) -> None:
-    at = _time(options["at"])
+    at = _time("--at", options["at"])
     publishing.set_expiry(change=change, by=by, expires_at=at, expected_digest=change.digest)
 
 
@@ -292,8 +304,8 @@ _ACTS: dict[str, _Act] = {
 }
 
 
-def _time(text: str) -> datetime | None:
-    """Decode a time; None for never.
+def _time(option: str, text: str) -> datetime | None:
+    """Decode an option's time; None for never.
 
     Raises:
         CommandError: it isn't a time.
@@ -303,7 +315,7 @@ def _time(text: str) -> datetime | None:
     try:
         return moment_to_come(text)
     except ArgumentTypeError as error:
-        message = f"--at {text!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."
+        message = f"{option} {text!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."
         raise CommandError(message) from error
 
 

@@ -331,6 +331,15 @@ class TestGoingLive:
         ):
             call_command("change", act, change.pk, at=at)
 
+    def test_a_command_sets_no_time_over_one_that_its_user_has_not_seen(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        later = f"{now + 2 * HOUR:%Y-%m-%dT%H:%M:%SZ}"
+        with pytest.raises(CommandError, match="Somebody changed the time of Change 1 since you looked at it"):
+            call_command("change", "schedule", change.pk, at=later, seen_at="never")
+        assert fresh(change).publish_at == now + HOUR
+        call_command("change", "schedule", change.pk, at=later, seen_at=(now + HOUR).isoformat())
+        assert fresh(change).publish_at == (now + 2 * HOUR).replace(microsecond=0)
+
 
 class TestSeveral:
     @pytest.mark.parametrize("hours", [1, 2, 3])
