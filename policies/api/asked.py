@@ -1,6 +1,7 @@
 """Request bodies of REST, in which unknown members are refused."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from rest_framework import serializers
@@ -22,6 +23,23 @@ class Asked(serializers.Serializer[Any]):
                 takes = ", ".join(self.fields) or "none"
                 raise ValidationError(dict.fromkeys(unknown, f"is not a known member; known members: {takes}"))
         return super().to_internal_value(data)
+
+
+class MomentField(serializers.DateTimeField):
+    """A time with its zone, as in documents: one without it may be meant otherwise than it would be read."""
+
+    default_error_messages = {"invalid": "must be a time with its zone, such as 2126-01-31T22:00:00Z"}
+
+    def enforce_timezone(self, value: datetime) -> datetime:
+        """Refuse a time without a zone.
+
+        Raises:
+            ValidationError: it has none.
+        """
+        if value.tzinfo is None:
+            self.fail("invalid")
+        found: datetime = super().enforce_timezone(value)
+        return found
 
 
 def asked_of(serializer: type[serializers.Serializer[Any]], body: Any) -> dict[str, Any]:

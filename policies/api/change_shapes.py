@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from policies import publishing
-from policies.api.asked import Asked
+from policies.api.asked import Asked, MomentField
 from policies.api.base import by_of
 from policies.changes_in_words import part_changes
 from policies.engine.documents import document_of
@@ -366,8 +366,8 @@ class RebaseSerializer(Asked):
 class ScheduleSerializer(Asked):
     """The time at which the Change goes live by itself; null to publish it by hand."""
 
-    publish_at = serializers.DateTimeField(allow_null=True)
-    seen_publish_at = serializers.DateTimeField(
+    publish_at = MomentField(allow_null=True)
+    seen_publish_at = MomentField(
         allow_null=True,
         required=False,
         help_text="the `publish_at` of the Change as you read it, which its ETag doesn't cover; if it is another one now, the answer is 412",
@@ -377,4 +377,4 @@ class ScheduleSerializer(Asked):
 class ExpirySerializer(Asked):
     """The time at which the Change's edits are reverted; null for never."""
 
-    expires_at = serializers.DateTimeField(allow_null=True)
+    expires_at = MomentField(allow_null=True)

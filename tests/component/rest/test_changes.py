@@ -329,6 +329,19 @@ def test_times_are_set_and_taken_back(operator: Client) -> None:
     assert "past" in told(past, 409)["detail"]
 
 
+@pytest.mark.parametrize("at", ["2126-01-01T00:00:00", "2126-01-01 00:00", "2126-01-01", "noon"])
+def test_a_time_without_a_zone_is_refused_as_in_a_pause(operator: Client, at: str) -> None:
+    path, tag = begun(operator, WEB)
+    asked = [("schedule", {"publish_at": at}), ("expire", {"expires_at": at}),
+             ("schedule", {"publish_at": "2126-01-01T00:00:00Z", "seen_publish_at": at})]  # fmt: skip
+    for act, body in asked:
+        said = told(ask(operator, "post", f"{path}/{act}", body, match=tag), 400)
+        assert [each["message"] for each in said["faults"]] == [
+            "must be a time with its zone, such as 2126-01-31T22:00:00Z"
+        ]
+    assert told(ask(operator, "get", path))["publish_at"] is None
+
+
 def test_a_time_is_compared_with_the_one_that_was_read_where_that_is_sent(operator: Client) -> None:
     path, tag = begun(operator, WEB)
     wanted = {"publish_at": "2126-01-01T00:00:00Z"}
