@@ -18,7 +18,9 @@ from policies.publishing.standing import edits_of
 _MOST_NAMED = 100
 
 
-def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int | None = None) -> str:
+def export(
+    *, by: By, kind: str = "", names: Collection[str] = (), change: int | None = None, is_handed_out: bool = True
+) -> str:
     """Return the live state as YAML, and record the export.
 
     Args:
@@ -26,6 +28,7 @@ def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int |
         kind: only this kind.
         names: only these names.
         change: export this Change's edits instead of the live state.
+        is_handed_out: whether anybody gets the text; if not, as for HEAD, nothing is recorded.
 
     Raises:
         AbsentError: there is no such Change, or no thing of one of these names.
@@ -38,16 +41,20 @@ def export(*, by: By, kind: str = "", names: Collection[str] = (), change: int |
         if missing := sorted(wanted - {each["metadata"]["name"] for each in documents}):
             raise AbsentError([f"there is nothing to export called {', '.join(missing)}"])
     text = "---\n".join(manifests.to_yaml(document) for document in documents)
-    narrowed = {"kind": kind, "names": sorted(wanted)[:_MOST_NAMED]}
+    if is_handed_out:
+        _record(text, by=by, change=change, documents=len(documents), kind=kind, names=sorted(wanted)[:_MOST_NAMED])
+    return text
+
+
+def _record(text: str, *, by: By, change: int | None, **said: Any) -> None:
     audit.record_event(
         audit.Kind.EXPORT,
         by=by,
         thing=("Documents", ""),
         change=change,
         digests=("", hashlib.sha256(text.encode()).hexdigest()),
-        more={"documents": len(documents), **{name: said for name, said in narrowed.items() if said}},
+        more={name: value for name, value in said.items() if value or name == "documents"},
     )
-    return text
 
 
 def _live() -> list[dict[str, Any]]:

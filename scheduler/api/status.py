@@ -146,7 +146,13 @@ class ExportView(Door):
         if len(names) > _MOST_NAMES:
             raise ValidationError({"name": f"may be given {_MOST_NAMES} times at most"})
         try:
-            text = publishing.export(by=by_of(request), kind=kind, names=names, change=int(number) if number else None)
+            text = publishing.export(
+                by=by_of(request),
+                kind=kind,
+                names=names,
+                change=int(number) if number else None,
+                is_handed_out=request.method != "HEAD",
+            )
         except publishing.AbsentError as error:
             raise NotFound(" ".join(error.messages)) from error
         return HttpResponse(text, content_type="application/yaml; charset=utf-8")

@@ -72,7 +72,9 @@ def test_what_is_exported_is_applied_without_a_change(operator: Client) -> None:
     assert exported["Content-Type"].startswith("application/yaml")
     files = [{"name": "live.yaml", "text": exported.content.decode()}]
     assert told(ask(operator, "post", "/changes/apply", {"files": files}))["change"] is None
-    assert AuditEvent.objects.filter(kind="export", by="operator", door="rest").count() == 1
+    asked = ask(operator, "head", "/export")
+    assert (asked.status_code, asked["Content-Type"]) == (200, exported["Content-Type"])
+    assert AuditEvent.objects.filter(kind="export", by="operator", door="rest").count() == 1, "HEAD hands nothing out"
     assert ask(operator, "get", "/export?name=web").content.decode().count("kind:") == 1
     assert "called nobody" in told(ask(operator, "get", "/export?name=nobody"), 404)["detail"]
 
