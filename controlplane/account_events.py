@@ -54,7 +54,7 @@ def watch() -> None:
     m2m_changed.connect(_permissions_given, sender=Group.permissions.through)
 
 
-def _who() -> str:
+def actor() -> str:
     """Return who does it: the user of the request, else the command's user."""
     origin = current_origin()
     return origin.person() if origin.door else system_user()
@@ -62,7 +62,7 @@ def _who() -> str:
 
 def _record(kind: AuditKind, **said: Any) -> None:
     if _is_recorded.get():
-        record_event(kind, by=_who(), **said)
+        record_event(kind, by=actor(), **said)
 
 
 def record_event(kind: AuditKind, **said: Any) -> None:

@@ -22,8 +22,9 @@ from django.db.models import Model, ProtectedError, Q
 from django.db.models.signals import post_save, pre_delete
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils import timezone
 
-from controlplane.account_events import record_event
+from controlplane.account_events import actor, record_event
 from controlplane.errors import REFUSED
 from controlplane.origins import claimed_address
 from controlplane.tally import EACH_OF_FIRST, UNKNOWN
@@ -175,8 +176,12 @@ def counted_address(request: HttpRequest | None) -> str:
 
 def _end_sessions(*, instance: User, created: bool, **_: Any) -> None:
     """Delete the sessions of an account that may no longer sign in: if it may again, they would let in whoever has them."""
-    if not created and not (instance.is_active and instance.is_staff):
-        instance.sessions.all().delete()
+    if created or (instance.is_active and instance.is_staff):
+        return
+    ended, _ = instance.sessions.filter(expire_date__gt=timezone.now()).delete()
+    if ended:
+        account = ("Account", instance.get_username())
+        record_event(AuditKind.SESSION_END, by=actor(), thing=account, more={"sessions": ended})
 
 
 def _keep_history(instance: Any, **_: Any) -> None:

@@ -6,6 +6,7 @@ from django.test import Client
 from django.utils import timezone
 
 from policies.models import AuditEvent
+from policies.origin import system_user
 from tests.component.pages import form_data, get, text_of
 from tests.conftest import HTTPSClient
 
@@ -56,6 +57,8 @@ def test_a_session_that_ended_with_its_account_stays_so_when_the_account_is_let_
         account.save()
     assert operator.get("/admin/profile/").status_code == 302
     assert operator.get("/api/v1/rule-sets").status_code == 401
+    event = AuditEvent.objects.get(kind="session.end")
+    assert (event.by, event.thing_name) == (system_user(), "operator")
 
 
 def test_its_page_speaks_of_roles_and_of_signing_in(root: Client) -> None:
