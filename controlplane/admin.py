@@ -18,6 +18,8 @@ from policies.admin.frame import ModelAdmin, ModelForm
 
 # The fieldset of a hidden field.
 _SEEN = (None, {"fields": ("seen",)})
+# What an account needs to give roles to others.
+_SUPERUSER = ("is_superuser", "is_staff", "is_active")
 # How many of the accounts that lose a role are named.
 _MOST_NAMED = 20
 
@@ -76,6 +78,15 @@ class _SavedOneByOne(ModelAdmin):
 
 class _AccountForm(_Seen, UserChangeForm):  # type: ignore[misc] # Unfold has no types
     """An account."""
+
+    def clean(self) -> dict[str, Any]:
+        """Refuse to leave nobody who gives roles: only a command could make another."""
+        cleaned = super().clean()
+        if lost := [name for name in _SUPERUSER if not cleaned.get(name)]:
+            superusers = User.objects.filter(**dict.fromkeys(_SUPERUSER, True))
+            if list(superusers.values_list("pk", flat=True)[:2]) == [self.instance.pk]:
+                self.add_error(lost[0], "This is the only superuser who may sign in. Make another one first.")
+        return cleaned
 
 
 class _RoleForm(_Seen):

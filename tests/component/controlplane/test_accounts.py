@@ -110,6 +110,20 @@ def test_an_old_page_does_not_give_back_what_a_colleague_took(root: Client) -> N
     assert (ann.is_active, ann.groups.count()) == (False, 0)
 
 
+@pytest.mark.parametrize("right", ["is_superuser", "is_staff", "is_active"])
+def test_the_last_superuser_stays_one(root: Client, right: str) -> None:
+    User.objects.create(username="gone", is_staff=True, is_superuser=True, is_active=False)
+    account = User.objects.get(username="root")
+    page = f"/admin/auth/user/{account.pk}/change/"
+    fields = {**form_data(get(root, page)), "date_joined_0": "2026-01-01", "date_joined_1": "00:00"}
+    without = {name: value for name, value in fields.items() if name != right}
+    assert "This is the only superuser who may sign in." in text_of(root.post(page, without))
+    account.refresh_from_db()
+    assert getattr(account, right)
+    User.objects.create(username="ann", is_staff=True, is_superuser=True)
+    assert root.post(page, without).status_code == 302
+
+
 def test_an_old_page_of_a_role_does_not_give_back_a_permission(root: Client) -> None:
     role = Group.objects.get(name="Approver")
     page = f"/admin/auth/group/{role.pk}/change/"
