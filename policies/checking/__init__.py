@@ -116,14 +116,16 @@ def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
     """Return for each of many documents of one request, as `read_each` returns them, the faults that arise from the others."""
     rule_sets = {each.name: each for each in read if isinstance(each, RuleSet)}
     found: list[list[Fault]] = [[] for _ in read]
-    seen = set[tuple[type, str]]()
+    first: dict[tuple[type, str], list[Fault]] = {}
     default = ""
     for value, faults in zip(read, found, strict=True):
         if isinstance(value, RuleSetError):
             continue
-        if (type(value), value.name) in seen:
-            faults.append(Fault("metadata.name", f"{value.name} is in these files twice"))
-        seen.add((type(value), value.name))
+        of_first = first.setdefault((type(value), value.name), faults)
+        if of_first is not faults:
+            twice = Fault("metadata.name", f"{value.name} is in these files twice")
+            faults.append(twice)
+            of_first += [] if twice in of_first else [twice]
         if isinstance(value, PriorityClass) and value.global_default:
             if default:
                 message = f"{value.name}: {default} is the global default as well, and Kubernetes allows only one"
