@@ -5,15 +5,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 import msgspec
-from django.db import connection
 from django.utils import timezone
 
 from policies import compiler
 from policies.changes_in_words import revision_changes
 from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, PriorityClassVersion, Revision
+from policies.publishing import locks
 from policies.publishing.actors import By, name_of, user_of
 from policies.publishing.errors import PublishingError
+from policies.publishing.locks import Lock
 from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import (
     NOTHING,
@@ -29,9 +30,6 @@ from policies.publishing.parts import (
 )
 
 _State = PriorityClassVersion.State
-
-_LOCK = 0x6265727468  # "berth": PostgreSQL's advisory lock that serialises the making of Revisions
-
 
 # The Revision that was read last: for the next one only the changes since are read.
 _read: StoredRevision = NOTHING
@@ -125,10 +123,7 @@ def known_digests(revision: engine.Revision) -> frozenset[str]:
 
 def lock_revisions() -> engine.Revision:
     """Lock Revisions against concurrent makers until the transaction ends, and return the current one."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-    # On SQLite the transaction began IMMEDIATE, so it is exclusive already.
+    locks.take(Lock.REVISIONS)
     return _newest()
 
 

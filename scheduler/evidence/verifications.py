@@ -6,13 +6,14 @@ from time import monotonic
 from uuid import uuid4
 
 import msgspec
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from policies.publishing import audit
+from policies.publishing import audit, locks
 from policies.publishing.actors import By, name_of
+from policies.publishing.locks import Lock
 from policies.publishing.silence import beating, is_silent
 from scheduler.evidence.verify import LogReport, Progress, verify_each
 from scheduler.ledger.keys import KeyFileError, known_verifiers
@@ -28,8 +29,6 @@ _SILENT = timedelta(seconds=60)
 _MOST_DEATHS = 3
 _KEPT = 20
 _State = Verification.State
-# PostgreSQL's advisory lock of requests.
-_LOCK = 0x62657274682
 
 
 class UnderWayError(Exception):
@@ -47,7 +46,7 @@ def ask(*, by: By, now: datetime) -> Verification:
     Raises:
         UnderWayError: one is under way, which gives the same result.
     """
-    _wait_for_others()
+    locks.take(Lock.VERIFICATIONS)
     if Verification.objects.filter(state__in=[_State.QUEUED, _State.RUNNING]).exists():
         raise UnderWayError
     kept = list(Verification.objects.values_list("pk", flat=True)[: _KEPT - 1])
@@ -55,13 +54,6 @@ def ask(*, by: By, now: datetime) -> Verification:
     total = LedgerHead.objects.aggregate(total=Sum("size"))["total"] or 0
     audit.record_event(audit.Kind.VERIFY, by=by, thing=("Ledger", ""))
     return Verification.objects.create(asked_by=name_of(by), asked_at=now, total=total)
-
-
-def _wait_for_others() -> None:
-    """Let other requests wait until the transaction ends. On SQLite they do anyway: it has one writer."""
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
 _one_at_a_time = threading.Lock()

@@ -9,19 +9,19 @@ from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
-from django.db import connection, transaction
+from django.db import transaction
 
 from policies.models import AuditEvent
 from policies.models.audit import Kind
+from policies.publishing import locks
 from policies.publishing.actors import CLOCK
 from policies.publishing.audit import record_event, said_by
+from policies.publishing.locks import Lock
 from scheduler.ledger.keys import KeyFileError, read_signer
 from scheduler.ledger.note import NoteError, Signer, Verifier, open_note
 from scheduler.models import LedgerPruned
 
 KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
-# PostgreSQL's advisory lock of unsigned notes: shared by these, exclusive for the first signed one.
-_LOCK = 0x62657274681
 # A half-open range: from the first number up to but not including the second.
 Range = tuple[int, int]
 
@@ -74,7 +74,7 @@ def begin(signer: Signer) -> None:
         return
     with transaction.atomic():
         # An unsigned note of a transaction that is still open would not be taken over, and be called planted later.
-        _lock("pg_advisory_xact_lock")
+        locks.take(Lock.UNSIGNED_NOTES)
         if _has_begun():
             return
         lines = "".join(each.line for each in deletions(()).found)
@@ -126,13 +126,6 @@ def _ranges(deleted: Iterable[Deletion], log: str, what: str) -> Iterator[Range]
     return ((each.first, each.until) for each in deleted if (each.log, each.what) == (log, what))
 
 
-def _lock(function: str) -> None:
-    if connection.vendor == "postgresql":
-        with connection.cursor() as cursor:
-            cursor.execute(f"SELECT {function}(%s)", [_LOCK])
-    # On SQLite the transaction began IMMEDIATE, so it is exclusive already.
-
-
 def _has_begun() -> bool:
     return AuditEvent.objects.filter(kind=Kind.PRUNE_BEGIN).exists()
 
@@ -141,7 +134,7 @@ def _signed(lines: str) -> str:
     try:
         return _note(read_signer(), lines)
     except KeyFileError:
-        _lock("pg_advisory_xact_lock_shared")
+        locks.share(Lock.UNSIGNED_NOTES)
         if _has_begun():
             raise
         return f"unsigned\n{lines}"
