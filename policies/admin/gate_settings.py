@@ -63,6 +63,7 @@ class GateSettingAdmin(SettingAdmin):
             level=typed["level"],
             by=person(request),
             reason=typed["reason"],
+            seen=typed["seen"],
         )
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django import forms
-from django.db.models import OuterRef, QuerySet, Subquery
+from django.db.models import Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -13,20 +13,35 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies.admin.base import ReadOnlyAdmin, link, named, rows_of, thing_urls
 from policies.admin.fields import LinesField
-from policies.admin.frame import ModelForm, display, once
+from policies.admin.frame import ModelForm, display, once, refusal_of
 from policies.admin.times import time_ago
-from policies.publishing import fault_of_words
+from policies.publishing import PublishingError, fault_of_words
 
 
 class SettingForm(ModelForm):
-    """A setting, and the reason for it."""
+    """A setting, the reason for it, and the newest setting when the page was opened."""
 
+    # Why the previous save was refused.
+    refusal: PublishingError | None = None
     reason = LinesField(
         label="Reason",
         max_length=2000,
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
         help_text="Kept in the list.",
     )
+    seen = forms.IntegerField(label="", required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        newest = self._meta.model._default_manager.aggregate(newest=Max("pk"))["newest"]  # noqa: SLF001 - documented
+        self.initial["seen"] = newest or 0
+
+    def clean(self) -> dict[str, Any]:
+        """Show why the previous save was refused."""
+        cleaned: dict[str, Any] = super().clean() or {}
+        if self.refusal:
+            raise forms.ValidationError(self.refusal.messages)
+        return cleaned
 
     def clean_reason(self) -> str:
         """Refuse a reason with characters that others would see differently."""
@@ -63,7 +78,9 @@ class SettingAdmin(ReadOnlyAdmin):
         """Use the form only for adding a row: the page of an existing row has none of its fields."""
         if obj is not None:
             kwargs["form"] = ModelForm
-        return super().get_form(request, obj, change, **kwargs)
+        made = super().get_form(request, obj, change, **kwargs)
+        made.refusal = refusal_of(request)  # type: ignore[attr-defined] # a class made for this request
+        return made
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fields that show a row in words; for adding, those of the form."""

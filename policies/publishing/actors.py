@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from policies.models import GateSetting, ReviewSetting
+from policies.publishing.errors import OvertakenError
 from policies.publishing.lifecycle import Actor
 from policies.scopes import PUBLISH, Reach, scope_of
 
@@ -58,6 +59,23 @@ def has_just_set(row: GateSetting | ReviewSetting, by: By, wanted: Mapping[str, 
     """Return whether the same person gave a setting these values a moment ago: then the form was sent twice."""
     same = all(getattr(row, name) == value for name, value in wanted.items())
     return same and row.set_by == name_of(by) and timezone.now() - row.set_at < SAME_CLICK
+
+
+def check_seen(before: GateSetting | ReviewSetting | None, seen: int | None) -> None:
+    """Check that a setting isn't newer than those that a person saw.
+
+    Args:
+        before: the setting in force.
+        seen: the newest setting of its kind when the page was opened, 0 for none; None compares nothing.
+
+    Raises:
+        OvertakenError: it is newer.
+    """
+    if before is not None and seen is not None and before.pk > seen:
+        message = (
+            f"{before.set_by} set this since you opened the page. Look at what holds now, then open the page again."
+        )
+        raise OvertakenError([message])
 
 
 def via_of(by: By) -> str:

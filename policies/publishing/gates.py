@@ -22,9 +22,10 @@ from django.utils import timezone
 from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
-from policies.publishing import audit
-from policies.publishing.actors import By, has_just_set, lock_account, may, name_of
+from policies.publishing import audit, locks
+from policies.publishing.actors import By, check_seen, has_just_set, may, name_of
 from policies.publishing.errors import PublishingError, check_words
+from policies.publishing.locks import Lock
 from policies.publishing.parts import batches
 from policies.publishing.silence import is_silent
 from policies.publishing.touched import rule_sets_touched
@@ -367,10 +368,15 @@ def with_found(
 
 
 @transaction.atomic
-def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str = "") -> GateSetting:
+def set_gate_level(
+    *, rule_set: str, check: str, level: str, by: By, reason: str = "", seen: int | None = None
+) -> GateSetting:
     """Set the level of a check for Changes that touch a rule set; OFF leaves it to the installation. A form that is sent twice sets it once.
 
+    `seen` is the newest gate setting when that person looked, see `check_seen`.
+
     Raises:
+        OvertakenError: somebody else set it since.
         PublishingError: there is no such check, this account may not set it, or the reason could mislead its readers.
     """
     if not may(by, "policies.add_gatesetting"):
@@ -378,10 +384,11 @@ def set_gate_level(*, rule_set: str, check: str, level: str, by: By, reason: str
     if check not in settings.BERTH.gate_checks:
         raise PublishingError([f"There is no check {check}: {', '.join(settings.BERTH.gate_checks)}."])
     check_words(reason)
-    lock_account(by)
+    locks.take(Lock.SETTINGS)
     before = GateSetting.objects.filter(rule_set=rule_set, check_name=check).first()
     if before and has_just_set(before, by, {"level": level, "reason": reason}):
         return before
+    check_seen(before, seen)
     audit.record_event(
         audit.Kind.GATE_SET,
         by=by,

@@ -14,6 +14,7 @@ class Lock(IntEnum):
     REVISIONS = 0x6265727468
     UNSIGNED_NOTES = 0x62657274681
     VERIFICATIONS = 0x62657274682
+    SETTINGS = 0x62657274683
 
 
 def take(lock: Lock) -> None:

@@ -10,10 +10,11 @@ from django.db.models import Max
 from django.utils import timezone
 
 from policies.models import ReviewSetting, RuleSet
-from policies.publishing import audit
-from policies.publishing.actors import By, has_just_set, lock_account, may, name_of, user_of
+from policies.publishing import audit, locks
+from policies.publishing.actors import By, check_seen, has_just_set, may, name_of, user_of
 from policies.publishing.errors import PublishingError, fault_of_words
 from policies.publishing.lifecycle import Need
+from policies.publishing.locks import Lock
 
 _MOST_APPROVALS = 20
 
@@ -53,11 +54,21 @@ def needs_of(
 
 @transaction.atomic
 def set_review(
-    *, rule_set: str = "", approvals: int, by: By, group: str = "", roll_backs: bool = True, reason: str = ""
+    *,
+    rule_set: str = "",
+    approvals: int,
+    by: By,
+    group: str = "",
+    roll_backs: bool = True,
+    reason: str = "",
+    seen: int | None = None,
 ) -> ReviewSetting:
     """Set the approvals that all Changes, or those that touch a rule set, need from now on. A form that is sent twice sets them once.
 
+    `seen` is the newest review setting when that person looked, see `check_seen`.
+
     Raises:
+        OvertakenError: somebody else set them since.
         PublishingError: this account may not do it, there is no such rule set or group, or the reason could mislead its readers.
     """
     faults = []
@@ -75,11 +86,12 @@ def set_review(
         faults.append(said)
     if faults:
         raise PublishingError(faults)
-    lock_account(by)
+    locks.take(Lock.SETTINGS)
     before = ReviewSetting.objects.filter(rule_set=rule_set).first()
     wanted: dict[str, Any] = {"approvals": approvals, "group": group, "roll_backs": roll_backs}
     if before and has_just_set(before, by, wanted | {"reason": reason}):
         return before
+    check_seen(before, seen)
     former = audit.digest_of({name: getattr(before, name) for name in wanted}) if before else ""
     audit.record_event(
         audit.Kind.REVIEW_SET,

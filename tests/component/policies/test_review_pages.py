@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from policies import publishing
-from policies.models import AuditEvent, Change, ReviewSetting, RuleSet
+from policies.models import AuditEvent, Change, GateSetting, ReviewSetting, RuleSet
 from scheduler.doctor import live_rules
 from tests.builders import make_rule_set
 from tests.component.pages import edit_page, form_data, get, publish_all, text_of
@@ -232,6 +232,30 @@ def test_a_review_setting_that_is_sent_twice_is_set_once_and_counts_again_where_
     ReviewSetting.objects.update(set_at=timezone.now() - timedelta(minutes=2))
     other.post(add, data | {"reason": "another"})
     assert ReviewSetting.objects.count() == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "data", "other"),
+    [
+        ("reviewsetting", {"approvals": "2", "group": "", "roll_backs": "on"}, {"approvals": "1"}),
+        ("gatesetting", {"check_name": "tests", "level": "blocking"}, {"level": "warning"}),
+    ],
+)
+def test_a_setting_is_not_set_over_one_that_was_made_since_the_page_was_opened(
+    path: str, data: dict[str, str], other: dict[str, str]
+) -> None:
+    root, ann = signed_in("root", superuser=True), signed_in("ann", superuser=True)
+    for name in ("web", "data"):
+        RuleSet.objects.create(name=name)
+    add = f"/admin/policies/{path}/add/"
+    opened = {**data, "rule_set": "web", "reason": "r", "seen": form_data(get(ann, add))["seen"]}
+    made = ReviewSetting if path == "reviewsetting" else GateSetting
+    assert root.post(add, opened | other).status_code == 302
+    refused = ann.post(add, opened)
+    assert "root set this since you opened the page. Look at what holds now" in text_of(refused)
+    assert made.objects.count() == AuditEvent.objects.filter(kind__endswith=".set").count() == 1
+    assert ann.post(add, opened | {"rule_set": "data"}).status_code == 302, "of another thing"
+    assert ann.post(add, opened | {"seen": form_data(get(ann, add))["seen"]}).status_code == 302
 
 
 def test_a_review_setting_that_nobody_can_meet_is_said_when_it_is_set() -> None:
