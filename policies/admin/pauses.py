@@ -10,6 +10,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
 from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -32,6 +33,7 @@ from policies.sentences import exempt_pods_sentence, not_paused, suspension_sent
 
 _SEE = "policies.view_revision"
 _MAY = "policies.change_ruleset"
+_PER_PAGE = 100
 
 
 def suspensions(request: HttpRequest) -> dict[str, Any]:
@@ -190,8 +192,10 @@ def _entry(line: str) -> dict[str, Any]:
 @permission_required(_SEE, raise_exception=True)
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List the live Pauses and Exemptions."""
-    found = publishing.suspended(timezone.now())
+    """List the live Pauses, then the Exemptions, in pages; `q` finds those that mention a text."""
+    asked = request.GET.get("q", "").strip()
+    matching = [each for each in publishing.suspended(timezone.now()) if _mentions(each, asked)]
+    found = Paginator(matching, _PER_PAGE).get_page(request.GET.get("p"))
     about = {
         each.value.target: (target.kind, target.name) for each in found if (target := Target.parse(each.value.target))
     }
@@ -200,6 +204,8 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         **admin.site.each_context(request),
         "title": "Pauses and Exemptions",
+        "asked": asked,
+        "page": found,
         "pauses": [(each, urls[each.value.target]) for each in found if isinstance(each.value, engine.Pause)],
         "exemptions": [
             {
@@ -213,6 +219,13 @@ def page(request: HttpRequest) -> HttpResponse:
         "ending": {each.value.name for each in publishing.ending_soon(timezone.now())},
     }
     return TemplateResponse(request, "policies/pauses.html", context)
+
+
+def _mentions(each: publishing.Suspended, text: str) -> bool:
+    said = [each.value.name, each.value.target, each.what, each.value.reason, each.by]
+    if isinstance(each.value, engine.Exemption):
+        said += [each.value.owner, *map(exempt_pods_sentence, each.value.pods)]
+    return any(text.casefold() in words.casefold() for words in said)
 
 
 @admin.site.admin_view

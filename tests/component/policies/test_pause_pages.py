@@ -63,6 +63,20 @@ def test_of_many_pauses_five_stand_on_every_page_and_the_others_are_folded(opera
     assert "3 more Pauses" in folded
 
 
+def test_many_exemptions_come_in_pages_and_are_found_by_what_they_mention(auditor: Client) -> None:
+    page = "/admin/policies/pauses/"
+    publish_all(*[make_exemption(f"e-{number:03}", owner=f"team-{number:03}") for number in range(101)])
+    first = get(auditor, page)
+    assert (first.content.count(b'data-label="Owner"'), "None on this page." in text_of(first)) == (100, True)
+    assert "Page 1 of 2." in text_of(first)
+    assert get(auditor, page + "?q=&p=2").content.count(b'data-label="Owner"') == 1
+    found = get(auditor, page + "?q=TEAM-042")
+    assert found.content.count(b'data-label="Owner"') == 1
+    assert "e-042" in text_of(found)
+    assert "Show all" in text_of(found)
+    assert text_of(get(auditor, page + "?q=nobody")).count("None mentions that.") == 2
+
+
 def banner(client: Client) -> str:
     return get(client, "/admin/").content.decode().partition('id="suspensions"')[2].partition("</section>")[0]
 
