@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from django.apps import apps
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, ProgrammingError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.test import Client
 from prometheus_client import generate_latest
@@ -77,6 +77,15 @@ def test_readyz_counts_missing_migrations_and_names_the_command(
         "database": "ok",
         "migrations": "2 migrations are missing; run python manage.py migrate",
     }
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no standby")
+def test_readyz_stays_ready_on_a_database_that_only_reads(client: Client) -> None:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL transaction_read_only = on")
+        answer = client.get("/readyz")
+        transaction.set_rollback(True)
+    assert (answer.status_code, answer.json()["ok"]) == (200, True)
 
 
 def test_livez_asks_no_database(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
