@@ -242,6 +242,7 @@ def write_project(folder: Path, kubeconfig: Path, digests: Mapping[str, str]) ->
         "redis_password": words["redis"],
         "redis_url": f"redis://:{words['redis']}@127.0.0.1:6379/0",
         "kubeconfig": kubeconfig.read_text(),
+        "admin_kubeconfig": kubeconfig.read_text(),
         "ledger_key": f"{signer.private_text()}\n",
         "ledger_key.pub": f"{signer.verifier}\n",
     }

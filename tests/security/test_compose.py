@@ -22,7 +22,7 @@ NEEDED = {
     "postgres": {"database_admin_password", "database_owner_password", "database_password"},
     "redis": {"redis_password"},
     "migrate": {"database_owner_url"},
-    "admin": {"secret_key", "database_url", "redis_url", "ledger_key.pub"},
+    "admin": {"secret_key", "database_url", "redis_url", "admin_kubeconfig", "ledger_key.pub"},
     "beat": {"secret_key", "database_url", "redis_url"},
     **{name: {"secret_key", "database_url", "redis_url", "kubeconfig"} for name in ("extender", "binder")},
     "worker": {"secret_key", "database_url", "redis_url", "kubeconfig", "ledger_key", "ledger_key.pub"},
