@@ -1,7 +1,7 @@
 """Runs backtests: starts them, divides them into chunks, decides these in several processes, combines the results, cancels.
 
-All state is in the database. A process takes a chunk, decides it, and writes its results at once; if a process was killed, its chunk
-is taken again. A backtest stores its own input, and a chunk's results depend on that alone: so the result is the same, whichever
+All state is in the database. A process takes a chunk, decides it, and writes its results at once; if its time is up before, it divides
+the chunk. If a process was killed, its chunk is taken again. A backtest stores its own input, and a chunk's results depend on that alone: so the result is the same, whichever
 process was killed and when.
 """
 
@@ -42,7 +42,7 @@ from scheduler.models import Backtest, BacktestChunk, Decision
 
 logger = logging.getLogger("berth.backtest")
 
-# Decisions per chunk: some seconds of work, which is what a killed process loses.
+# Decisions per chunk: some seconds of work on an idle machine. A killed process loses its chunk.
 CHUNK = 2000
 # A process that was silent for this long counts as dead.
 SILENT = timedelta(seconds=20)
@@ -386,7 +386,7 @@ class Worker:
         found = self._decider_of(backtest).chunk(rows, _Noted(chunk))
         with transaction.atomic():
             if rows.rest is not None:
-                chunk = _divide(chunk, rows.rest, decisions=rows.taken)
+                _divide(chunk, rows.rest, rows.taken)
             gone = chunk.decisions - rows.taken
             if gone > 0:
                 found.undecided[GONE] = gone
@@ -423,22 +423,24 @@ class _InTime:
             yield decision
 
 
-def _divide(chunk: BacktestChunk, rest: int, *, decisions: int) -> BacktestChunk:
-    """Return a chunk with so many Decisions that ends before `rest`, and store the rest of it as another; within a transaction."""
+def _divide(chunk: BacktestChunk, rest: int, taken: int) -> None:
+    """End a chunk before the sequence `rest`, and store what follows as another chunk; within a transaction.
+
+    `taken` is how many Decisions were read before `rest`: more than were planned if some were stored since.
+    """
     # Two processes that divide chunks at once would give both the same number.
     Backtest.objects.select_for_update().get(pk=chunk.backtest_id)
     last = BacktestChunk.objects.filter(backtest=chunk.backtest_id).aggregate(number=Max("number"))["number"]
+    done = min(taken, chunk.decisions)
     BacktestChunk.objects.create(
         backtest_id=chunk.backtest_id,
         number=last + 1,
         process=chunk.process,
         first=rest,
         last=chunk.last,
-        # Decisions may have come since the chunk was made.
-        decisions=max(0, chunk.decisions - decisions),
+        decisions=chunk.decisions - done,
     )
-    chunk.last, chunk.decisions = rest - 1, decisions
-    return chunk
+    chunk.last, chunk.decisions = rest - 1, done
 
 
 class _Noted:

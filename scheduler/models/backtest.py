@@ -70,7 +70,8 @@ class Backtest(models.Model):
 class BacktestChunk(models.Model):
     """Decisions of one writer, from one sequence to another, that one process decides again.
 
-    `result` is written once, complete; `attempts` fences: a worker that was taken for dead and continues writes nothing.
+    `result` is written once, complete, and with it `last` and `decisions` of a chunk that was divided. `attempts` fences: a worker that
+    was taken for dead and continues writes nothing.
     """
 
     class State(models.TextChoices):
