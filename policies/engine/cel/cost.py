@@ -431,7 +431,8 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     compared = _compared(length, bounds[1].length) if function in _SEARCHING_CALLS else 0.0
     if function not in _PIECE_CALLS:
         kept = Bound(length=max(length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
-        return _OTHER_CALL + max(_EACH_CHARACTER * sum(bound.length for bound in bounds), compared), kept
+        price = _PYTHON_CALL if function == "substring" and len(bounds) > 2 else _OTHER_CALL  # noqa: PLR2004 - with an end
+        return price + max(_EACH_CHARACTER * sum(bound.length for bound in bounds), compared), kept
     if function == "split":
         return max(_EACH_PIECE * (length + 1), compared), Bound(length + 1, element=Bound(length=length))
     if function == "replace":

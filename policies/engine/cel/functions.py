@@ -1,4 +1,4 @@
-"""Functions that expressions may call besides CEL's own: Kubernetes' quantity library.
+"""Functions that expressions may call besides CEL's own, or in place of them: Kubernetes' quantity library, and substring.
 
 Source: k8s.io/apiserver v0.36.3 pkg/cel/library/quantity.go; k8s.io/apimachinery v0.36.3 pkg/api/resource/quantity.go
 (AsInt64, AsApproximateFloat64). In CEL a quantity is a map with one member, because the library can't hold values of custom
@@ -170,6 +170,14 @@ def zone(name: str) -> str:
         message = "this is no name of a time zone, and no offset like +05:30"
         raise ValueError(message)
     return name
+
+
+def substring(text: str, start: int, end: int) -> str:
+    """Return the characters from start up to end. That may be the text's own end, which is an error in cel-cpp (cel_expr_python 0.1.3)."""
+    if not 0 <= start <= end <= len(text):
+        message = f"a text of {len(text)} characters has no substring({start}, {end})"
+        raise ValueError(message)
+    return text[start:end]
 
 
 # Name, overload id, parameter types, result type, whether it is a member function, implementation.

@@ -10,7 +10,7 @@ from cel.expr import syntax_pb2
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_math, ext_optional, ext_strings
 
-from policies.engine.cel.functions import DECLARATIONS, zone
+from policies.engine.cel.functions import DECLARATIONS, substring, zone
 from policies.engine.cel.regex_cost import pattern
 from policies.engine.cel.syntax import (
     CLOCK,
@@ -19,6 +19,8 @@ from policies.engine.cel.syntax import (
     NEWCOMERS,
     PATTERN,
     PATTERN_OVERLOAD,
+    SUBSTRING,
+    SUBSTRING_OVERLOAD,
     ZONE,
     ZONE_OVERLOAD,
     children,
@@ -112,6 +114,15 @@ def _function_declarations(*, counting: bool) -> list[cel.FunctionDecl]:
         overloads[name] = [
             cel.Overload(overload, return_type=cel.Type.STRING, parameters=[cel.Type.STRING], impl=implementation)
         ]
+    overloads[SUBSTRING] = [
+        cel.Overload(
+            SUBSTRING_OVERLOAD,
+            return_type=cel.Type.STRING,
+            parameters=[cel.Type.STRING, cel.Type.INT, cel.Type.INT],
+            is_member=True,
+            impl=substring,
+        )
+    ]
     # No implementation: calls of `count` are removed from the tree before it is evaluated.
     for name in COUNTS if counting else ():
         overloads[name] = [

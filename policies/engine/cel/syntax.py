@@ -52,6 +52,9 @@ CLOCK: Final = "get"
 ZONE, ZONE_OVERLOAD = "@zone", "berth_zone"
 # The function that wraps a pattern that Pods or nodes may have a part in, and its overload.
 PATTERN, PATTERN_OVERLOAD = "@pattern", "berth_pattern"
+# The member function that replaces substring(start, end), and its overload.
+SUBSTRING, SUBSTRING_OVERLOAD = "@substring", "berth_substring"
+_BOTH_ENDS = 2
 # Far above the ids of a tree's own nodes.
 _NUMBERS = 10**6
 
@@ -296,8 +299,14 @@ def subtree(checked: checked_pb2.CheckedExpr, expr: syntax_pb2.Expr) -> bytes:
 
 
 def guarded(serialized: bytes) -> bytes:
-    """Wrap each time zone argument in a call of ZONE, and each pattern that Pods or nodes may have a part in in a call of PATTERN."""
+    """Wrap each time zone argument in a call of ZONE, and each pattern that Pods or nodes may have a part in in a call of PATTERN.
+
+    Also put SUBSTRING in place of each substring with an end.
+    """
     checked = unpack(serialized)
+    for expr in _substrings(checked.expr):
+        expr.call_expr.function = SUBSTRING
+        checked.reference_map[expr.id].overload_id[:] = [SUBSTRING_OVERLOAD]
     found = [(zone, ZONE, ZONE_OVERLOAD) for zone in _zones(checked.expr)]
     found += [(each, PATTERN, PATTERN_OVERLOAD) for each in _foreign_patterns(checked.expr, frozenset({"params"}))]
     for number, (expr, function, overload) in enumerate(found, _NUMBERS):
@@ -332,6 +341,13 @@ def _foreign_patterns(expr: syntax_pb2.Expr, known: frozenset[str]) -> Iterator[
         pattern = expr.call_expr.args[-1]
         if not free_names(pattern) <= known:
             yield pattern
+
+
+def _substrings(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
+    for child in children(expr):
+        yield from _substrings(child)
+    if expr.call_expr.function == "substring" and len(expr.call_expr.args) == _BOTH_ENDS:
+        yield expr
 
 
 def _zones(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:

@@ -1,4 +1,4 @@
-"""Kubernetes' quantity library inside expressions."""
+"""Functions inside expressions besides CEL's own: Kubernetes' quantity library, and substring."""
 
 import pytest
 from hypothesis import given
@@ -98,3 +98,23 @@ def test_whole_quantities_behave_like_whole_numbers(left: int, right: int) -> No
     if -(2**63) < left + right < 2**63:
         assert value_of(source) is True
     assert value_of(f"quantity('{left}').isLessThan(quantity('{right}'))") is (left < right)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "node.metadata.name.substring(0, 2) == 'n1' && node.metadata.name.substring(1, 2) == '1'",
+        "node.metadata.name.substring(node.metadata.name.size() - 1, node.metadata.name.size()) == '1'",
+        "'n' + pod.metadata.labels.app.substring(0, 1) == 'nx' && 'zoné'.substring(3, 4) == 'é'",
+        "'ab'.substring(0, 1) == 'a' && 'ab'.substring(2, 2) == '' && ''.substring(0, 0) == ''",
+    ],
+)
+def test_a_substring_may_reach_to_the_end_of_its_text(source: str) -> None:
+    assert value_of(source) is True
+
+
+@pytest.mark.parametrize("ends", ["0, 3", "3, 3", "-1, 1", "2, 1"])
+def test_a_substring_that_reaches_beyond_its_text_is_a_fault(ends: str) -> None:
+    fault = value_of(f"node.metadata.name.substring({ends}) == ''")
+    assert isinstance(fault, EvaluationFault)
+    assert f"a text of 2 characters has no substring({ends})" in fault.message
