@@ -196,6 +196,8 @@ DECLARATIONS: list[Declaration] = [
     ("sub", "quantity_sub", ["quantity", "quantity"], "quantity", True, subtract),
     ("sub", "quantity_sub_int", ["quantity", "int"], "quantity", True, subtract),
     ("sign", "quantity_sign", ["quantity"], "int", True, sign),
+    # Kubernetes' own form; the one above is what its documentation says.
+    ("sign", "sign_of_quantity", ["quantity"], "int", False, sign),
     ("isInteger", "quantity_is_integer", ["quantity"], "bool", True, is_integer),
     ("asInteger", "quantity_as_integer", ["quantity"], "int", True, as_integer),
     ("asApproximateFloat", "quantity_as_float", ["quantity"], "double", True, as_approximate_float),

@@ -33,6 +33,7 @@ def value_of(source: str, result: Result = Result.BOOLEAN) -> Value:
         "quantity('1').sub(quantity('500m')) == quantity('500m')",
         "quantity('1').sub(2) == quantity('-1')",
         "quantity('-1').sign() == -1 && quantity('0').sign() == 0 && quantity('1n').sign() == 1",
+        "sign(quantity('-1')) == -1 && sign(quantity(node.status.allocatable.cpu)) == 1",
         "quantity('1k').isInteger() && !quantity('500m').isInteger() && quantity('1.5k').isInteger()",
         "!quantity('2000m').isInteger() && !quantity('1.5Gi').isInteger() && quantity('1536Mi').isInteger()",
         "!quantity('1500m').add(quantity('500m')).isInteger() && quantity('1').add(1).isInteger()",
