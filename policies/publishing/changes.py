@@ -32,7 +32,7 @@ from policies.publishing.assignments import Orders, orders_for
 from policies.publishing.contents import Edit, check_contents, ended_with, is_same, make_live, with_edits
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
-from policies.publishing.parts import Key, Kind, live_digests
+from policies.publishing.parts import Key, Kind, key_of, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
@@ -604,7 +604,7 @@ def _publish(
                 raise PublishingError([f"{row} would change nothing: all of it is live already. Withdraw it."])
             row.revision = made
             finish(row, act, by, reason, before=before.digest, more=things_of(row))
-            mark_published(row, edits, brought, by)
+            mark_published(row, [*edits, *(Edit(*key_of(each), None) for each in ended)], brought, by)
             _record_ended(ended, row, made, by)
             _drop_overtaken(row, before, by)
     return made

@@ -93,7 +93,10 @@ def _published(key: Key) -> QuerySet[ChangeEdit]:
 
 
 def mark_published(change: Change, edits: Iterable[Edit], brought: Collection[Key], by: By) -> None:
-    """Set, within the publishing, the owner of the things that a repository applied. Removed things have no owner."""
+    """Set, within the publishing, the owner of the things that a repository applied. Removed things have no owner.
+
+    `edits` include the removal of Pauses and Exemptions that ended with their targets.
+    """
     for edit in edits:
         if edit.value is None:
             OwnerMark.objects.filter(kind=edit.kind, name=edit.name).delete()

@@ -18,7 +18,7 @@ from policies.management.commands.lint import lint_files
 from policies.models import AuditEvent, Change, OwnerMark, Revision, RuleSet
 from policies.publishing import Edit, Keeper, OnBehalf, PublishingError
 from policies.scopes import Reach
-from tests.builders import assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.builders import assignment_document, make_assignment, make_rule_set, pause_document, rule_set_document
 from tests.component.pages import opened, publish, publish_all
 from tests.component.policies.test_commands import _run as run
 from tests.component.rest.asking import ask
@@ -229,6 +229,19 @@ def test_what_was_removed_is_nobodys(write: Any) -> None:
     run("apply", *BANK, write(rule_set_document(**SECOND)))
 
     assert owners() == {"RuleSet/web": "bank-rules"}
+
+
+def test_a_pause_that_ended_with_its_target_is_nobodys_so_that_one_of_its_name_is_not_pruned(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST), pause_document(name="ruleset-web")))
+    gone = publishing.open_change(title="gone", edits=[Edit("RuleSet", "web", None)], by="ops")
+    publishing.publish_change(change=gone, by="ops", expected_digest=gone.digest)
+    assert owners() == {}
+    publish_all(make_rule_set(**SECOND))
+    publishing.pause(target="RuleSet/web", by="ops", reason="an incident")
+
+    run("apply", *SHOP, "--prune", "*", write(rule_set_document("shop", **FIRST)))
+
+    assert [each.name for each in publishing.current_revision().pauses] == ["ruleset-web"]
 
 
 @pytest.mark.parametrize("act", ["archive", "go back", "roll back"])
