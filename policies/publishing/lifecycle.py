@@ -83,6 +83,7 @@ class Need(msgspec.Struct, frozen=True):
         members: those who approved and are in the group.
         is_gone: whether the group no longer exists: it was renamed or deleted since.
         able: how many people of the group may approve; None where that doesn't matter.
+        leaves_out: whether `able` leaves out people of the group whose approval of this Change can't count.
     """
 
     scope: str
@@ -91,6 +92,7 @@ class Need(msgspec.Struct, frozen=True):
     members: AbstractSet[str] = frozenset()
     is_gone: bool = False
     able: int | None = None
+    leaves_out: bool = False
 
     @property
     def note(self) -> str:
@@ -99,9 +101,9 @@ class Need(msgspec.Struct, frozen=True):
             return _GONE
         if self.able is None or self.able >= self.approvals:
             return ""
-        return (
-            f" Only {self.able} of {self.group} may approve." if self.able else f" Nobody of {self.group} may approve."
-        )
+        who = f"Only {self.able}" if self.able else "Nobody"
+        others = ", not counting those who edited or published it" if self.leaves_out else ""
+        return f" {who} of {self.group} may approve{others}."
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):

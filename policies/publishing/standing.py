@@ -221,6 +221,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     approved_by = {event.who for event in approvals}
     needs = _needs(change, events)
     authors = {event.who for event in events if event.act in AUTHORING}
+    urgent_by = next((event.who for event in events if event.act == _Act.URGENT), "")
     return Standing(
         state=change.state,
         authors=authors,
@@ -231,10 +232,10 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
             if name not in approved_by
         ),
         needed=max((need.approvals for need in needs if not need.group), default=0),
-        needs=tuple(_with_members(need, approvals) for need in needs if need.group),
+        needs=tuple(_with_members(need, approvals, {*authors, urgent_by}) for need in needs if need.group),
         moved=tuple(moved),
         is_empty=not change.edits.exists(),
-        urgent_by=next((event.who for event in events if event.act == _Act.URGENT), ""),
+        urgent_by=urgent_by,
         approved_afterwards=change.approved_afterwards_at is not None,
         gate=_gate_refusal(change, events, gate),
         expired=_expired(change),
@@ -313,16 +314,27 @@ def _why_not(user: User | None) -> str:
     return "" if may(user, "policies.approve") else "that account may not approve Changes now"
 
 
-def _with_members(need: Need, approvals: Sequence[ChangeEvent]) -> Need:
-    """Return a need with the approvers in its group and how many people may approve; without any, whether the group still exists."""
+def _with_members(need: Need, approvals: Sequence[ChangeEvent], left_out: Collection[str]) -> Need:
+    """Return a need with the approvers in its group and how many people may approve; without any, whether the group still exists.
+
+    `left_out` are the people whose approval can't count, since they edited the Change or published it in an emergency.
+    """
     members = _members(need.group, approvals)
     is_gone = not members and not Group.objects.filter(name=need.group).exists()
-    return msgspec.structs.replace(need, members=members, is_gone=is_gone, able=number_able(need.group))
+    names = set(_able_of(need.group).values_list("username", flat=True))
+    able = names.difference(left_out)
+    return msgspec.structs.replace(
+        need, members=members, is_gone=is_gone, able=len(able), leaves_out=len(able) < len(names)
+    )
 
 
 def number_able(group: str) -> int:
     """Return how many people of a group may approve."""
-    return _able_to_approve().filter(groups__name=group).count()
+    return _able_of(group).count()
+
+
+def _able_of(group: str) -> QuerySet[User]:
+    return _able_to_approve().filter(groups__name=group)
 
 
 def _members(group: str, approvals: Sequence[ChangeEvent]) -> frozenset[str]:

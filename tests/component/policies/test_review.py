@@ -162,6 +162,18 @@ class TestSettings:
         into("Payments", person("frank", "Approver"))
         assert "Only" not in " ".join(publishing.standing_of(change).missing)
 
+    def test_a_group_with_too_few_besides_those_who_edited_it_is_said(
+        self, reviewed: None, alice: User, carol: User, dave: User
+    ) -> None:
+        RuleSet.objects.create(name="web")
+        into("Payments", carol)
+        into("Payments", dave)
+        carol.groups.add(Group.objects.get(name="Operator"))
+        publishing.set_review(rule_set="web", approvals=2, group="Payments", by="root")
+        assert "Only" not in " ".join(publishing.standing_of(in_review(make_rule_set("web", **A), by=alice)).missing)
+        said = "Only 1 of Payments may approve, not counting those who edited or published it."
+        assert said in " ".join(publishing.standing_of(in_review(make_rule_set("web", **B), by=carol)).missing)
+
     def test_a_setting_holds_for_what_is_approved_already(
         self, reviewed: None, alice: User, carol: User, dave: User
     ) -> None:
