@@ -216,7 +216,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
     events = list(change.events.all())
     moved = moved_names(change) if change.state in lifecycle.OPEN else []
     given = approvals_given(change, events)
-    lapsed = _lapsed(change, given)
+    lapsed = _lapsed(change, events, given)
     approvals = [event for event in given if event not in lapsed]
     approved_by = {event.who for event in approvals}
     needs = _needs(change, events)
@@ -284,9 +284,13 @@ def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[Chang
     ]
 
 
-def _lapsed(change: Change, given: Iterable[ChangeEvent]) -> dict[ChangeEvent, str]:
-    """Return the approvals of people who may not approve now, each with the reason. A published Change stays approved."""
-    if change.state not in lifecycle.OPEN:
+def _lapsed(change: Change, events: Iterable[ChangeEvent], given: Iterable[ChangeEvent]) -> dict[ChangeEvent, str]:
+    """Return the approvals of people who may not approve now, each with the reason.
+
+    A published Change stays approved; one that was published in an emergency, once it is approved afterwards.
+    """
+    is_approved_afterwards = change.approved_afterwards_at is not None
+    if change.state not in lifecycle.OPEN and (is_approved_afterwards or not _was_urgent(events)):
         return {}
     return {event: why for event in given if (why := _why_not(event.by_user))}
 

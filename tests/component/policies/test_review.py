@@ -510,6 +510,21 @@ class TestApprovals:
         do(change, publishing.approve_change, person("frank", "Approver"))
         assert publishing.unapproved_changes() == []
 
+    def test_one_of_two_approvals_after_an_emergency_no_longer_counts_when_its_approver_leaves(
+        self, alice: User, carol: User, dave: User
+    ) -> None:
+        publishing.set_review(approvals=2, by="root")
+        change = in_review(make_rule_set("web", **A), by=alice)
+        do(change, publishing.publish_urgently, person("erin", "Emergency"), reason="fire")
+        do(change, publishing.approve_change, carol)
+        User.objects.filter(pk=carol.pk).update(is_active=False)
+        do(change, publishing.approve_change, dave)
+        assert publishing.unapproved_changes() == [change.pk]
+        said = "The approval of carol doesn't count any more: the account is inactive."
+        assert said in publishing.standing_of(Change.objects.get(pk=change.pk)).missing
+        do(change, publishing.approve_change, person("frank", "Approver"))
+        assert publishing.unapproved_changes() == []
+
     def test_an_emergency_is_looked_at_afterwards_even_where_it_was_approved(self, alice: User, carol: User) -> None:
         erin = person("erin", "Emergency")
         change = in_review(make_rule_set("web", **A), by=alice)
