@@ -8,6 +8,7 @@ process's own monotonic clock: another holder's Lease is free once it was *seen*
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import SystemRandom
@@ -81,7 +82,8 @@ class LeaseLock:
         self._jitter = SystemRandom()
         self._turn = threading.Condition()
         self._busy = False
-        self._waiting = 0
+        # The threads that wait for their turn. The thread that had it would mostly be faster than those that have to wake up.
+        self._waiting: deque[int] = deque()
         self._held: Held | None = None
 
     @contextmanager
@@ -104,12 +106,15 @@ class LeaseLock:
         return self._clock() < held.until
 
     def _take_turn(self, timeout_seconds: float) -> None:
-        """Wait for the other threads of this process."""
+        """Wait for the other threads of this process that came before."""
+        this = threading.get_ident()
         with self._turn:
-            self._waiting += 1
-            free = self._turn.wait_for(lambda: not self._busy, timeout_seconds)
-            self._waiting -= 1
+            self._waiting.append(this)
+            free = self._turn.wait_for(lambda: not self._busy and self._waiting[0] == this, timeout_seconds)
+            self._waiting.remove(this)
             if not free:
+                # The next one may have been woken while this one came first.
+                self._turn.notify_all()
                 message = "other threads hold the lock"
                 raise LockBusyError(message)
             self._busy = True
@@ -129,7 +134,7 @@ class LeaseLock:
 
     def _end_turn(self) -> None:
         self._busy = False
-        self._turn.notify()
+        self._turn.notify_all()
 
     def _may_keep(self, held: Held) -> bool:
         return self.is_valid(held) and self._clock() - held.since < LONGEST_HOLD_SECONDS

@@ -289,6 +289,26 @@ class TestThreads:
         thread.join(30)
         assert server.calls == ["get", "post", "put", "get", "put", "put"]
 
+    def test_a_thread_that_waits_comes_before_the_one_that_had_the_lock_and_wants_it_again(
+        self, server: Server
+    ) -> None:
+        lock = server.lock("one")
+        order: list[str] = []
+
+        def second() -> None:
+            with lock.hold(30):
+                order.append("second")
+
+        with lock.hold(1):
+            thread = threading.Thread(target=second)
+            thread.start()
+            while not lock._waiting:
+                pass
+        with lock.hold(30):
+            order.append("first again")
+        thread.join(30)
+        assert order == ["second", "first again"]
+
     def test_threads_of_one_process_wait_no_longer_than_asked(self, server: Server) -> None:
         lock = server.lock("one")
         with lock.hold(1), pytest.raises(LockBusyError, match="other threads"), lock.hold(0.01):
