@@ -85,6 +85,8 @@ class LeaseLock:
         # The threads that wait for their turn. The thread that had it would mostly be faster than those that have to wake up.
         self._waiting: deque[int] = deque()
         self._held: Held | None = None
+        # Until then the threads of this process leave a released Lease to other processes, which look for it less often.
+        self._leaves_until = float("-inf")
 
     @contextmanager
     def hold(self, timeout_seconds: float) -> Iterator[Held]:
@@ -130,6 +132,8 @@ class LeaseLock:
             self._held = None
             self._release(held)
         with self._turn:
+            if self._waiting:
+                self._leaves_until = self._clock() + _POLL_SECONDS[1]
             self._end_turn()
 
     def _end_turn(self) -> None:
@@ -147,6 +151,8 @@ class LeaseLock:
         return held
 
     def _acquire(self, deadline: float) -> Held:
+        if (left := self._leaves_until - self._clock()) > 0:
+            time.sleep(left)
         while True:
             sent = self._clock()
             found = self._store.read()

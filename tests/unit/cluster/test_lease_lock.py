@@ -309,6 +309,31 @@ class TestThreads:
         thread.join(30)
         assert order == ["second", "first again"]
 
+    def test_another_process_has_it_before_the_next_thread_of_one_that_kept_it_for_long(
+        self, server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one, other = server.lock("one"), server.lock("other")
+        order: list[str] = []
+
+        def look_meanwhile(seconds: float) -> None:
+            server.now += seconds
+            with other.hold(1):
+                order.append("other")
+
+        def second() -> None:
+            with one.hold(30):
+                order.append("second thread")
+
+        monkeypatch.setattr(lease_lock.time, "sleep", look_meanwhile)
+        with one.hold(1):
+            thread = threading.Thread(target=second)
+            thread.start()
+            while not one._waiting:
+                pass
+            server.now += LONGEST_HOLD_SECONDS + 0.1
+        thread.join(30)
+        assert order == ["other", "second thread"]
+
     def test_threads_of_one_process_wait_no_longer_than_asked(self, server: Server) -> None:
         lock = server.lock("one")
         with lock.hold(1), pytest.raises(LockBusyError, match="other threads"), lock.hold(0.01):
