@@ -60,6 +60,8 @@ logger = logging.getLogger("berth.binding")
 _BINDING_THREADS = 4
 # Threads that bind Pods whose rules count Pods, one at a time: while one binds, the other waits, for which a process keeps the lock.
 _COUNTING_THREADS = 2
+# The most Pods that wait for these threads: they take room on their nodes meanwhile, which kube-scheduler doesn't see.
+MOST_COUNTING = 16
 
 # For each call. With the look-up that follows, it stays well below the 5 s between the end of one leader and the start of the next.
 BIND_TIMEOUT_SECONDS = 3.0
@@ -144,6 +146,8 @@ class APICalls:
         self._counted = counted
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._counted_work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
+        # The Pods that these bind, or that wait for them, by UID.
+        self._counting: set[str] = set()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
         # Conditions that couldn't be written for now, by the Pod's UID; and those that got no answer.
@@ -209,6 +213,7 @@ class APICalls:
         if self._counted and binding.counting:
             bind_counted = partial(self._counted.bind, binding.pod, target, binding.counting, may_be_done=may_be_done)
             ready = self._if_leading(binding, may_be_done=may_be_done)
+            self._counting.add(binding.pod.uid)
             self._counted_work.put(lambda: self._bind_counted(binding, ready, bind_counted))
             return
 
@@ -241,6 +246,7 @@ class APICalls:
             self._tell(lambda now: self._on_counted(binding, outcome, now))
 
     def _on_counted(self, binding: _Binding, outcome: Outcome | Recount, now: float) -> None:
+        self._counting.discard(binding.pod.uid)
         if isinstance(outcome, Outcome):
             self._on_outcome(binding, outcome, now)
             return
@@ -280,6 +286,11 @@ class APICalls:
     def awaited(self) -> int:
         """How many bindings are in flight, not counting those that wait to be resent because they hang or were lost."""
         return len(self.in_flight) - len(self.again)
+
+    @property
+    def may_count(self) -> bool:
+        """Whether another Pod whose rules count Pods may be sent: its turn will come soon."""
+        return len(self._counting) < MOST_COUNTING
 
     def _no_longer_in_flight(self, pod: Pod) -> None:
         self.in_flight.pop(pod.uid, None)
@@ -335,6 +346,7 @@ class APICalls:
 
     def _on_not_leading(self, binding: _Binding, now: float, *, may_be_done: bool) -> None:
         uid = binding.pod.uid
+        self._counting.discard(uid)
         self._sent_again.discard(uid)
         if may_be_done and uid in self._queue:
             # The Pod may be bound in the API server, and the watch may be late. If the Pod were no longer counted on the node,

@@ -104,6 +104,11 @@ class Profile:
             self._with_default_filters[key] = with_default_filters(rule_set)
         return self._with_default_filters[key]
 
+    def counts_pods(self, pod: Pod, snapshot: Snapshot, now: datetime) -> bool:
+        """Return whether filters that count Pods are enforced on a Pod."""
+        enforced = self.revision.choose(pod, snapshot, now).enforced
+        return enforced is not None and bool(enforced[1].only_counting().filters)
+
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
         """Make the columns that new rule sets read: otherwise the first decision on a big cluster takes seconds."""
         for rule_set in [default_profile(), *map(self.of, self.revision.to_warm)]:

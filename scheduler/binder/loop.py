@@ -309,13 +309,28 @@ class Loop:
         # While the API server is unavailable no binding is resent: each would only fail again.
         if self._api_calls.again and not self._is_away():
             self._api_calls.send_again(now)
-        if self._may_decide():
-            waiting = self._queue.take(now)
-            if waiting is not None:
-                with self._deciding():
-                    self._decide_or_say(waiting, now)
-                return
-        self._heard.wait(self._pause(now))
+        if not (self._may_decide() and self._take_next(now)):
+            self._heard.wait(self._pause(now))
+
+    def _take_next(self, now: float) -> bool:
+        """Decide on the next Pod, or set it aside; False when none is ready."""
+        if self._api_calls.may_count:
+            self._queue.bring_back()
+        waiting = self._queue.take(now)
+        if waiting is None:
+            return False
+        if self._may_send(waiting.pod):
+            with self._deciding():
+                self._decide_or_say(waiting, now)
+        else:
+            self._queue.set_aside(waiting, now)
+        return True
+
+    def _may_send(self, pod: Pod) -> bool:
+        """Return whether a Pod, once decided on, can be bound soon. Pods whose rules count Pods are bound one after another."""
+        if self._api_calls.may_count or self._profile is None:
+            return True
+        return not self._profile.counts_pods(pod, self._live.snapshot(), datetime.now(UTC))
 
     def _hear(self, now: float) -> None:
         while self._inbox:

@@ -70,12 +70,17 @@ class Waiting(msgspec.Struct):
     turn: int = 0
 
 
+# Its priority, negated, and `tried_at`: Pods are taken in this order. Its turn when it was entered, and its UID.
+_Entry = tuple[int, float, int, str]
+
+
 class Queue:
     """The Pods that wait. For one thread; all times are in seconds of one monotonic clock."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Waiting] = {}
-        self._active: list[tuple[int, float, int, str]] = []
+        self._active: list[_Entry] = []
+        self._aside: list[_Entry] = []
         self._timed: list[tuple[float, int, str]] = []
         self._by_event: dict[str, dict[str, None]] = {}
         self._counts: Counter[State] = Counter()
@@ -131,13 +136,31 @@ class Queue:
     def take(self, now: float) -> Waiting | None:
         """Return the next Pod, None when none is ready. It stays in the queue, as TAKEN, until its outcome is known."""
         self._release(now)
-        while self._active:
-            *_, turn, uid = heapq.heappop(self._active)
+        entry = self._first_of(self._active)
+        if entry is None:
+            return None
+        found = self._pods[entry[-1]]
+        self._move(found, State.TAKEN, now)
+        return found
+
+    def set_aside(self, known: Waiting, now: float) -> None:
+        """Put back a Pod that was taken and not tried: it waits for `bring_back`, and keeps its place."""
+        self._move(known, State.ACTIVE, now, heap=self._aside)
+
+    def bring_back(self) -> None:
+        """Let the first of the Pods that were set aside be taken again."""
+        entry = self._first_of(self._aside)
+        if entry is not None:
+            heapq.heappush(self._active, entry)
+
+    def _first_of(self, heap: list[_Entry]) -> _Entry | None:
+        while heap:
+            entry = heapq.heappop(heap)
+            *_, turn, uid = entry
             found = self._pods.get(uid)
             # Entries stay in the heap when their Pod changes state: their old turn shows that they are stale.
             if found is not None and found.turn == turn and found.state is State.ACTIVE:
-                self._move(found, State.TAKEN, now)
-                return found
+                return entry
         return None
 
     def refuse(self, uid: str, now: float, *, requeued_by: Iterable[str], opens_at: float | None = None) -> None:
@@ -205,7 +228,7 @@ class Queue:
             _, _, uid = heapq.heappop(self._timed)
             self._move(self._pods[uid], State.ACTIVE, now)
 
-    def _move(self, known: Waiting, state: State, now: float) -> None:
+    def _move(self, known: Waiting, state: State, now: float, *, heap: list[_Entry] | None = None) -> None:
         self._leave(known)
         self._counts[known.state] -= 1
         self._counts[state] += 1
@@ -213,7 +236,8 @@ class Queue:
         known.state, known.turn, known.since = state, self._turns, now
         if state is State.ACTIVE:
             # The heap's smallest entry comes first, so the highest priority does.
-            heapq.heappush(self._active, (-known.pod.priority, known.tried_at, known.turn, known.pod.uid))
+            entries = self._active if heap is None else heap
+            heapq.heappush(entries, (-known.pod.priority, known.tried_at, known.turn, known.pod.uid))
         elif state is State.BACKOFF:
             heapq.heappush(self._timed, (known.until, known.turn, known.pod.uid))
         elif state is State.UNSCHEDULABLE:

@@ -11,8 +11,9 @@ from policies.engine.objects.pod import Pod
 from policies.engine.ruleset import Revision
 from scheduler.binder import counted as module
 from scheduler.binder.actions import SCHEDULER_ERROR, Condition
-from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
+from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS, MOST_COUNTING
 from scheduler.binder.counted import MESSAGES, CountedBindings, Recount
+from scheduler.binder.loop import MOST_IN_FLIGHT
 from scheduler.binder.queue import State
 from scheduler.cluster.bind import Outcome, Target
 from scheduler.cluster.client import Client
@@ -21,8 +22,12 @@ from scheduler.cluster.lease_lock import Held, LockBusyError
 from tests.builders import make_assignment, make_rule_set
 from tests.unit.binder.world import World
 
-FEW = {"name": "few", "expression": "cluster.countInAllNamespaces({'app': 'x'}) < 2", "reason": "enough"}
 APP = {"app": "x"}
+
+
+def few(most: int) -> dict[str, str]:
+    expression = f"cluster.countInAllNamespaces({{'app': 'x'}}) < {most}"
+    return {"name": "few", "expression": expression, "reason": "enough"}
 
 
 class Lock:
@@ -69,11 +74,11 @@ def world(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> World:
     return served(World(monkeypatch, counted=counted))
 
 
-def served(world: World) -> World:
+def served(world: World, *, most: int = 2) -> World:
     match = {"podSelector": {"matchLabels": APP}}
     revision = Revision(
         number=1,
-        rule_sets=[make_rule_set("web", filters=[FEW])],
+        rule_sets=[make_rule_set("web", filters=[few(most)])],
         assignments=[make_assignment("few", "web", match=match)],
     )
     world.loop.serve(CompiledRevision(revision))
@@ -90,6 +95,30 @@ class TestLoop:
         assert len(world.dispatcher.requests) == 1
         assert world.loop.bound == 1
         assert sorted(world.on("n1")) == ["a", "b"]
+
+    def test_other_pods_go_past_those_that_wait_for_the_lock_which_keep_their_order(
+        self, world: World, counted: Counted
+    ) -> None:
+        served(world, most=1000)
+        world.node("n1", pods="1000")
+        for number in range(MOST_IN_FLIGHT + 1):
+            world.pod(f"a{number:03}", labels=APP)
+            world.now += 0.001
+        world.pod("other")
+        self.decide(world)
+        assert len(world.dispatcher.requests) == 1
+        assert len(world.on("n1")) == MOST_COUNTING + 1, "those that wait take no room"
+        world.pod("urgent", labels=APP, priority=1)
+        world.turn(4 * MOST_IN_FLIGHT)
+        names = [name for name, _, _ in counted.asked]
+        assert names.index("urgent") == MOST_COUNTING
+        assert [name for name in names if name != "urgent"] == [f"a{number:03}" for number in range(MOST_IN_FLIGHT + 1)]
+
+    def decide(self, world: World) -> None:
+        """Let the deciding thread go round until nothing is left to decide on, while no other thread does anything."""
+        for _ in range(2 * MOST_IN_FLIGHT):
+            world.loop._heard.set()
+            world.loop._turn()
 
     @pytest.mark.parametrize("why", list(Recount))
     def test_a_pod_that_is_not_bound_gives_its_place_back_and_says_why(

@@ -247,6 +247,21 @@ def test_a_waiting_pod_can_be_made_ready_at_once() -> None:
     assert taken(queue, 0.1) == ["a", "b"]
 
 
+def test_pods_that_were_set_aside_come_back_one_by_one_in_their_order_unless_they_are_gone() -> None:
+    queue = Queue()
+    for at, name in enumerate("abcd"):
+        queue.put(pod_of(name), float(at))
+    while (found := queue.take(5.0)) is not None:
+        queue.set_aside(found, 5.0)
+    assert queue.counts()[State.ACTIVE] == 4
+    queue.forget("b")
+    found_by_turn = []
+    for _ in range(4):
+        queue.bring_back()
+        found_by_turn.append(taken(queue, 6.0))
+    assert found_by_turn == [["a"], ["c"], ["d"], []]
+
+
 class Machine(RuleBasedStateMachine):
     """The queue beside the plainest account of what it should hold."""
 
