@@ -81,7 +81,8 @@ class CountedBindings:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
                 found = self._bind_held(pod, target, counting, held, may_be_done=may_be_done)
         except (LockBusyError, APIError) as error:
-            if self._trouble.is_news(str(error)):
+            # Whether other threads or another process have the lock changes from Pod to Pod.
+            if self._trouble.is_news("busy" if isinstance(error, LockBusyError) else str(error)):
                 logger.warning("the lock for rules that count Pods can't be acquired: %s", error)
             found = Recount.BUSY
         else:

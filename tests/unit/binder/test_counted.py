@@ -225,6 +225,17 @@ class TestCountedBindings:
         assert self.ask(world, may_be_done=True) is Outcome.UNKNOWN
         assert self.bound == []
 
+    def test_a_lock_that_others_hold_is_logged_once_whoever_they_are(
+        self, world: World, lock: Lock, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for holder in ("another process holds the lock", "other threads hold the lock"):
+            lock.fails = LockBusyError(holder)
+            assert self.ask(world) is Recount.BUSY
+        assert len(caplog.records) == 1
+        lock.fails = APIError("no right to the Lease")
+        assert self.ask(world) is Recount.BUSY
+        assert len(caplog.records) == 2
+
     def test_a_lock_or_a_lead_that_ran_out_meanwhile_binds_nothing(self, world: World, lock: Lock) -> None:
         lock.valid = False
         assert self.ask(world) is Recount.BUSY
