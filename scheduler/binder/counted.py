@@ -15,7 +15,7 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.binder.cycle import Placement
-from scheduler.cluster.bind import Outcome, Target, bind, bound_version, look_up
+from scheduler.cluster.bind import Outcome, Target, bind, bound_version, look_up, version_to_await
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
@@ -98,6 +98,7 @@ class CountedBindings:
             if outcome is not Outcome.UNKNOWN:
                 return outcome
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
+            held.note = version_to_await(self._client, held.note, timeout_seconds=_TIMEOUT_SECONDS)
             return Recount.BEHIND
         if not _still_passes(pod, target.node_name, counting, self._live.snapshot()):
             return Recount.NO_LONGER

@@ -104,6 +104,10 @@ class _Spec(msgspec.Struct, rename="camel", frozen=True):
     node_name: str = ""
 
 
+class _PodList(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
 class Placed(msgspec.Struct, frozen=True):
     """A Pod's node according to the API server."""
 
@@ -192,6 +196,25 @@ def bound_version(client: Client, target: Target, *, timeout_seconds: float) -> 
         logger.warning(message, error, extra=_said_of(target))
         time.sleep(timeout_seconds)
         return ""
+
+
+def version_to_await(client: Client, version: str, *, timeout_seconds: float) -> str:
+    """Return the resourceVersion of a Pod that another process left; "" if the API server can't have given it.
+
+    So it is after the Lease that holds it was copied from another cluster, such as with a backup.
+    """
+    try:
+        answer = client.get(path="/api/v1/pods", query={"limit": "1"}, timeout_seconds=timeout_seconds)
+        newest = msgspec.json.decode(answer, type=_PodList).metadata.resource_version
+    except (APIError, msgspec.DecodeError) as error:
+        logger.warning("the newest resourceVersion of the Pods can't be read: %s", error)
+        return version
+    if version.isdecimal() and newest.isdecimal() and int(version) <= int(newest):
+        return version
+    logger.warning(
+        "the Lease names the resourceVersion %.40s, but that of the Pods is %s: it is ignored", version, newest
+    )
+    return ""
 
 
 def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: Outcome) -> Outcome:

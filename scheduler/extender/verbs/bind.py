@@ -16,7 +16,15 @@ from policies.engine.decision import Answer, CompiledRuleSet, decide
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from scheduler.cluster.bind import BINDING_FAILED, BINDING_REFUSED, Outcome, Target, bind, bound_version
+from scheduler.cluster.bind import (
+    BINDING_FAILED,
+    BINDING_REFUSED,
+    Outcome,
+    Target,
+    bind,
+    bound_version,
+    version_to_await,
+)
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
@@ -194,6 +202,7 @@ class Binder:
 
     def _bind_held(self, asked: _Asked, counting: CompiledRuleSet, held: Held) -> Bound:
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
+            held.note = version_to_await(self._client, held.note, timeout_seconds=BIND_TIMEOUT_SECONDS)
             BINDINGS.labels("behind").inc()
             return Bound(BEHIND)
         checked = self._count_again(asked, counting)

@@ -172,6 +172,8 @@ class TestCountedBindings:
             return self.outcome
 
         monkeypatch.setattr(module, "bind", bind)
+        self.left = "later"
+        monkeypatch.setattr(module, "version_to_await", lambda _client, version, **_: self.left and version)
         monkeypatch.setattr(module, "look_up", lambda *_, **__: self.looked)
         monkeypatch.setattr(module, "bound_version", lambda _client, target, **_: f"after {target.name}")
         world = served(World(monkeypatch))
@@ -216,7 +218,14 @@ class TestCountedBindings:
     def test_the_pods_that_the_former_holder_bound_are_waited_for(self, world: World, lock: Lock) -> None:
         lock.note = "later"
         assert self.ask(world) is Recount.BEHIND
-        assert self.bound == []
+        assert (self.bound, lock.left) == ([], ["later"])
+
+    def test_a_version_of_another_cluster_is_waited_for_once_and_not_left_to_the_next_holder(
+        self, world: World, lock: Lock
+    ) -> None:
+        lock.note, self.left = "later", ""
+        assert self.ask(world) is Recount.BEHIND
+        assert lock.left == [""]
 
     @pytest.mark.parametrize("error", [LockBusyError("busy"), APIError("away")])
     def test_a_lock_that_is_not_to_be_had_binds_nothing(self, world: World, lock: Lock, error: Exception) -> None:
