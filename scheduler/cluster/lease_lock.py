@@ -156,7 +156,7 @@ class LeaseLock:
         while True:
             sent = self._clock()
             found = self._store.read()
-            if found is None or self._store.is_free(found, self._identity, default_seconds=DURATION_SECONDS):
+            if self._store.is_free(found, self._identity, default_seconds=DURATION_SECONDS):
                 version = self._write(found)
                 if version:
                     note = (found.metadata.annotations or {}).get(NOTE, "") if found else ""

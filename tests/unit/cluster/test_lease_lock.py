@@ -161,6 +161,18 @@ class TestHolding:
             assert server.holder == "two"
             assert server.now - began > DURATION_SECONDS
 
+    def test_a_lease_that_was_deleted_is_its_holders_still_for_a_process_that_saw_it_held(self, server: Server) -> None:
+        one, other = server.lock("one"), server.lock("other")
+        with one.hold(1) as held:
+            with pytest.raises(LockBusyError), other.hold(1):
+                pass
+            server.lease = None
+            with pytest.raises(LockBusyError), other.hold(1):
+                pass
+            assert one.is_valid(held)
+        with other.hold(DURATION_SECONDS + 1):
+            assert not one.is_valid(held)
+
     def test_a_process_takes_its_own_lease_back_at_once_after_a_restart(self, server: Server) -> None:
         server.vanish_with("one")
         with server.lock("one").hold(0.1):
