@@ -95,6 +95,8 @@ class CountedBindings:
     ) -> Outcome | Recount:
         if may_be_done:
             outcome = look_up(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
+            if outcome is Outcome.BOUND:
+                self._leave_version(target, held)
             if outcome is not Outcome.UNKNOWN:
                 return outcome
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
@@ -106,8 +108,12 @@ class CountedBindings:
             return Recount.BUSY
         outcome = bind(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
         if outcome is Outcome.BOUND:
-            held.note = bound_version(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
+            self._leave_version(target, held)
         return outcome
+
+    def _leave_version(self, target: Target, held: Held) -> None:
+        """Let the next holder wait until it sees the Pod."""
+        held.note = bound_version(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
 
 
 def _still_passes(pod: Pod, node_name: str, counting: CompiledRuleSet, snapshot: Snapshot) -> bool:

@@ -252,9 +252,12 @@ class TestCountedBindings:
         assert self.ask(world) is Recount.BUSY
         assert self.bound == []
 
-    def test_a_binding_that_was_done_after_all_is_not_sent_again(self, world: World) -> None:
+    def test_a_binding_that_was_done_after_all_is_not_sent_again_and_left_to_the_next_holder(
+        self, world: World, lock: Lock
+    ) -> None:
         self.looked = Outcome.BOUND
         assert self.ask(world, may_be_done=True) is Outcome.BOUND
+        assert lock.left == ["after a"]
         self.looked = Outcome.UNKNOWN
         assert self.ask(world, may_be_done=True) is Outcome.BOUND
         assert self.bound == ["a"]
