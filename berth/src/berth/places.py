@@ -78,6 +78,31 @@ def is_this_machine(server: str) -> bool:
     return urlsplit(server).hostname in _LOOPBACK
 
 
+def proxy_of(server: str) -> str | None:
+    """Return the proxy that the environment names for a checked address; None for none."""
+    from urllib.request import getproxies
+
+    proxies = getproxies()
+    # To this machine, a proxy would get the token unencrypted, and would call its own machine.
+    if is_this_machine(server) or any(_names(each.strip(), server) for each in proxies.get("no", "").split(",")):
+        return None
+    found = proxies.get(urlsplit(server).scheme) or proxies.get("all")
+    return f"http://{found}" if found and "://" not in found else found
+
+
+def _names(entry: str, server: str) -> bool:
+    """Return whether an entry of NO_PROXY names a server: *, its host or a domain, with or without a port, or a network."""
+    from ipaddress import ip_address, ip_network
+
+    parts = urlsplit(server)
+    try:
+        return ip_address(parts.hostname or "") in ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        name = entry.lower().removeprefix("*").removeprefix(".")
+        hosts = (parts.hostname or "", parts.netloc.lower())
+        return entry == "*" or (bool(name) and any(f".{host}".endswith(f".{name}") for host in hosts))
+
+
 def _token_of_environment() -> str:
     """Return the token of BERTH_TOKEN, or of the file that BERTH_TOKEN_FILE names.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from berth.errors import AwayError, CommandError, NotReachedError
-from berth.places import Place, is_this_machine
+from berth.places import Place, is_this_machine, proxy_of
 
 _API = "/api/v1"
 # Long enough for a plan with the gate, which decides on every Pod of a cluster.
@@ -244,7 +244,7 @@ def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
     except (httpx.InvalidURL, ValueError) as error:
         message = f"{place.server} isn't a URL: write it as https://berth.example.org."
         raise CommandError(message) from error
-    verify = _verify(place)
+    verify = _verify(httpx, place)
     try:
         return httpx.Client(
             base_url=place.server,
@@ -253,8 +253,9 @@ def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
             timeout=httpx.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS),
             # A redirect could send the token to another server.
             follow_redirects=False,
-            # A proxy would get the token unencrypted, and would call its own machine.
-            trust_env=not is_this_machine(place.server),
+            # httpx's own reading of the environment fails at a network of IPv6 in NO_PROXY.
+            proxy=proxy_of(place.server),
+            trust_env=False,
         )
     except (httpx.InvalidURL, ImportError, ValueError) as error:
         # The message omits the proxy's URL, which may have a password.
@@ -265,15 +266,14 @@ def _client(httpx: Any, place: Place, headers: Mapping[str, str]) -> Any:
         raise CommandError(message) from error
 
 
-def _verify(place: Place) -> Any:
+def _verify(httpx: Any, place: Place) -> Any:
     import ssl
 
     if place.server.startswith("http:"):
         # Trusts no certificates, and takes no time: reading the usual ones takes 0.1 s.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not place.certificates:
-        # Without the environment, httpx would ignore SSL_CERT_FILE, too.
-        return ssl.create_default_context() if is_this_machine(place.server) else True
+        return ssl.create_default_context() if is_this_machine(place.server) else httpx.create_ssl_context()
     try:
         return ssl.create_default_context(cafile=place.certificates)
     except (OSError, ssl.SSLError) as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth import server
+from berth import places, server
 from tests.unit.berth.conftest import Berth, Stub
 
 
@@ -275,6 +275,45 @@ def test_a_token_for_this_machine_goes_to_no_proxy(
     assert berth("status", "--server", "http://127.0.0.1:1").code == 3
 
     assert stub.asked == []
+
+
+@pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    ("address", "direct", "is_needed"),
+    [
+        ("https://berth.example.org", "", True),
+        ("https://berth.example.org", "localhost,[::1],fd00::/8,10.0.0.0/8", True),
+        ("https://berth.example.org", "fd00::/8, .example.org", False),
+        ("https://berth.example.org:8443", "berth.example.org:8443", False),
+        ("https://berth.example.org:8443", "*.example.org", False),
+        ("https://berth.example.org", "another-berth.example.org,th.example.org,", True),
+        ("https://berth.example.org", "localhost,*", False),
+        ("https://10.1.2.3:8443", "10.0.0.0/8", False),
+        ("https://10.1.2.3:8443", "10.2.0.0/16", True),
+        ("https://[fd00::2]", "fd00::/8", False),
+        ("https://[fd00::2]:8443", "[fd00::2]", False),
+    ],
+)
+def test_hosts_and_networks_of_no_proxy_need_none(
+    monkeypatch: pytest.MonkeyPatch, address: str, direct: str, is_needed: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", direct)
+
+    assert places.proxy_of(address) == ("http://proxy.example.org:3128" if is_needed else None)
+
+
+@pytest.mark.usefixtures("no_proxies")
+def test_a_proxy_is_asked_although_no_proxy_names_a_network_of_ipv6(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", stub.url)
+    monkeypatch.setenv("NO_PROXY", "localhost,fd00::/8")
+    monkeypatch.setenv("BERTH_ALLOW_HTTP", "1")
+
+    berth("status", "--server", "http://berth.example.org")
+
+    assert [each["path"] for each in stub.asked] == ["http://berth.example.org/api/v1/status"]
 
 
 @pytest.mark.usefixtures("no_proxies", "stub")
