@@ -1,5 +1,6 @@
 """REST calls to the server, one at a time, with refusals as sentences."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -8,7 +9,7 @@ from typing import Any, TypeGuard
 from urllib.parse import quote, urlsplit
 
 from berth.errors import AwayError, CommandError, NotReachedError
-from berth.places import Place, is_this_machine, proxy_of
+from berth.places import Place, proxy_of
 
 _API = "/api/v1"
 # Long enough for a plan with the gate, which decides on every Pod of a cluster.
@@ -273,7 +274,13 @@ def _verify(httpx: Any, place: Place) -> Any:
         # Trusts no certificates, and takes no time: reading the usual ones takes 0.1 s.
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if not place.certificates:
-        return ssl.create_default_context() if is_this_machine(place.server) else httpx.create_ssl_context()
+        # httpx would fail, with an error that names no file, where one of these names something that isn't there.
+        if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+            return ssl.create_default_context()
+        # A machine may lack the public authorities that httpx brings; only its own certificates have a company's.
+        context = httpx.create_ssl_context()
+        context.load_default_certs()
+        return context
     try:
         return ssl.create_default_context(cafile=place.certificates)
     except (OSError, ssl.SSLError) as error:

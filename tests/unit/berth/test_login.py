@@ -157,6 +157,59 @@ def test_whose_certificate_nobody_known_signed_is_said_with_what_names_the_signe
     assert "is this its address" not in ran.err
 
 
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the server that listens here be another machine's, to which no proxy leads."""
+    monkeypatch.setattr("berth.places._LOOPBACK", set())
+    monkeypatch.setenv("NO_PROXY", "*")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nobody", "far_away")
+def test_certificates_of_the_system_verify_the_server(
+    berth: Berth, stub: Stub, secured: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/status", STATUS)
+    assert berth("status", "--server", secured).code == 3
+
+    def of_the_system(context: ssl.SSLContext, purpose: object = None) -> None:
+        del purpose
+        context.load_verify_locations(tmp_path / "authority.pem")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", of_the_system)
+    ran = berth("status", "--server", secured)
+
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.usefixtures("nobody", "far_away")
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_file_of_certificates_without_any_is_not_taken_for_the_output(
+    berth: Berth, secured: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificates.pem"))
+    if content:
+        (tmp_path / "certificates.pem").write_text(content)
+
+    ran = berth("status", "--server", secured, "--output", "json")
+
+    assert ran.code == 3
+    assert "BERTH_CA_FILE" in ran.json["error"]
+
+
+@pytest.mark.usefixtures("nobody", "far_away")
+def test_certificates_of_ssl_cert_file_verify_the_server(
+    berth: Berth, stub: Stub, secured: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.answer("GET", "/status", STATUS)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+
+    ran = berth("status", "--server", secured)
+
+    assert ran.code == 0, ran.err
+
+
 @pytest.mark.usefixtures("nobody", "stub")
 def test_of_a_certificate_whose_time_is_over_nobody_is_sent_for_its_signer(
     berth: Berth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
