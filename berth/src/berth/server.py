@@ -55,6 +55,8 @@ class Server:
     def __init__(self, place: Place) -> None:
         self.place = place
         self._has_answered = False
+        # What to say if the answer to a call that writes can't be read.
+        self._told: tuple[str, ...] = ()
         httpx = _httpx()
         headers = {"Accept": "application/json", "User-Agent": "berth-command/0.1"}
         # httpx would refuse such a header later and quote it: the token would be on the terminal and in CI's log.
@@ -86,7 +88,7 @@ class Server:
                 f"{self.place.server} answers, but the answer can't be read ({type(error).__name__}: {error}): it isn't Berth, or "
                 "its version differs from this command's."
             )
-            raise NotReachedError(message) from error
+            raise NotReachedError(message, *self._told) from error
 
     def get(self, path: str, /, **query: Any) -> Any:
         """Return the resource at a path; parameters without a value are left out."""
@@ -176,6 +178,7 @@ class Server:
             message = f"{self.place.server} can't be reached: {said}. {told}"
             raise NotReachedError(message) from error
         self._has_answered = True
+        self._told = (_MAYBE_DONE,) if answer.is_success and method != "GET" else self._told
         return answer
 
     def _json(self, answer: Any) -> Any:
@@ -190,7 +193,7 @@ class Server:
         return found
 
     def _something_else(self, why: str) -> NotReachedError:
-        return NotReachedError(f"{self.place.server} answers, but isn't Berth: {why}.")
+        return NotReachedError(f"{self.place.server} answers, but isn't Berth: {why}.", *self._told)
 
     def _refused(self, answer: Any) -> CommandError:
         try:

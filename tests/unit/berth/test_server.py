@@ -44,6 +44,18 @@ def test_an_act_to_which_a_proxy_answered_may_have_been_done(berth: Berth, stub:
     assert "may have done it" not in berth("status").err
 
 
+@pytest.mark.parametrize("body", ["<html>moved</html>", "[]", "{}", '{"change": 1, "revision"'])
+def test_an_act_whose_answer_cant_be_read_may_have_been_done(berth: Berth, stub: Stub, body: str) -> None:
+    stub.answer("POST", "/revisions/3/rollback", body)
+    stub.answer("GET", "/status", body)
+
+    ran = berth("rollback", "3", "--reason", "INC-1")
+
+    assert ran.code == 3
+    assert ran.err.endswith("\nThe server may have done it: look before you repeat it.\n")
+    assert "may have done it" not in berth("status").err
+
+
 def test_an_act_that_was_never_sent_was_not_done(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
 
