@@ -42,6 +42,9 @@ def read_files(names: Iterable[str]) -> list[dict[str, str]]:
             except (OSError, UnicodeDecodeError) as error:
                 wrong.append(f"{path}:1: can't be read: {error}")
                 continue
+            if "\0" in text:
+                wrong.append(f"{path}:1: can't be read: it has null characters, as UTF-16 has; save it as UTF-8")
+                continue
             found.append({"name": printable(path), "text": text})
     if wrong:
         raise CommandError(*wrong)

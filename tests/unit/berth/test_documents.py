@@ -278,6 +278,18 @@ def test_a_folders_file_that_leads_nowhere_is_not_taken_for_one_that_isnt_there(
     assert f"{tmp_path}/shared.yaml:1: can't be read" in ran.err
 
 
+def test_a_file_with_null_characters_is_named_before_anything_is_asked(
+    berth: Berth, stub: Stub, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("a: b\n")
+    (tmp_path / "b.yaml").write_bytes("a: b\n".encode("utf-16-le"))
+
+    ran = berth("lint", str(tmp_path))
+
+    assert (ran.code, stub.asked) == (1, [])
+    assert f"{tmp_path}/b.yaml:1: can't be read: it has null characters" in ran.err
+
+
 def test_a_folder_that_cant_be_looked_into_is_not_taken_for_empty(
     berth: Berth, stub: Stub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
