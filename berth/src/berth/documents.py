@@ -83,7 +83,7 @@ def _is_new(folder: Path, seen: set[str]) -> bool:
 
 def _is_document(path: str) -> bool:
     """Return whether a path is a file of documents. So is a dangling symlink: with --prune its documents would be removed."""
-    return Path(path).suffix in _ENDINGS and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110,PTH113 - no error where it can't be asked
+    return Path(path).suffix.lower() in _ENDINGS and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110,PTH113 - no error where it can't be asked
 
 
 def lint(server: Server, given: Namespace) -> Answer:

@@ -46,7 +46,7 @@ def why(server: Server, given: Namespace) -> Answer:
 
 def which(server: Server, given: Namespace) -> Answer:
     """Return which Assignment matches a Pod of the cluster or of a file."""
-    if given.pod.endswith((".json", ".yaml", ".yml")):
+    if given.pod.lower().endswith((".json", ".yaml", ".yml")):
         found = server.post("/assignments/which", {"pod": read_manifest(given.pod)})
     else:
         found = server.get("/assignments/which", pod="/".join(named(given.pod, given.namespace)))

@@ -278,6 +278,16 @@ def test_a_folders_file_that_leads_nowhere_is_not_taken_for_one_that_isnt_there(
     assert f"{tmp_path}/shared.yaml:1: can't be read" in ran.err
 
 
+def test_a_folders_file_with_an_ending_in_capitals_isnt_left_out(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    for name in ("a.YAML", "b.yaml", "c.Yml", "d.JSON"):
+        (tmp_path / name).write_text(name)
+    stub.answer("POST", "/lint", {"ok": True, "faults": []})
+
+    berth("lint", str(tmp_path))
+
+    assert [each["text"] for each in stub.asked[0]["body"]["files"]] == ["a.YAML", "b.yaml", "c.Yml", "d.JSON"]
+
+
 def test_a_file_with_null_characters_is_named_before_anything_is_asked(
     berth: Berth, stub: Stub, tmp_path: Path
 ) -> None:

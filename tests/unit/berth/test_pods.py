@@ -312,6 +312,15 @@ def test_a_filter_may_have_any_name(berth: Berth, stub: Stub, name: str) -> None
     assert stub.asked[0]["query"] == f"limit=20&{name}=x"
 
 
+def test_a_file_with_an_ending_in_capitals_is_no_name_of_a_pod(berth: Berth, stub: Stub, tmp_path: Path) -> None:
+    path = tmp_path / "pod.YAML"
+    path.write_text("kind: Pod\n")
+
+    berth("which", str(path))
+
+    assert stub.asked[0]["body"] == {"pod": {"kind": "Pod"}}
+
+
 def test_dates_and_times_of_a_manifest_are_texts_as_for_kubernetes(tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text("created: 2026-07-26T05:43:27Z\nday: 2026-02-30\nfrom: 22:30\nupTo: 6:30:00.5\nspare: 0.5\n")
