@@ -15,6 +15,8 @@ from unfold.forms import UserChangeForm, UserCreationForm
 
 from controlplane.sign_in_form import PasswordForm
 from policies.admin.frame import ModelAdmin, ModelForm
+from policies.publishing import locks
+from policies.publishing.locks import Lock
 
 # The fieldset of a hidden field.
 _SEEN = (None, {"fields": ("seen",)})
@@ -83,6 +85,8 @@ class _AccountForm(_Seen, UserChangeForm):  # type: ignore[misc] # Unfold has no
         """Refuse to leave nobody who gives roles: only a command could make another."""
         cleaned = super().clean()
         if lost := [name for name in _SUPERUSER if not cleaned.get(name)]:
+            # Until this page is saved: of two superusers who lose their rights at once, the second would count the first.
+            locks.take(Lock.SUPERUSERS)
             superusers = User.objects.filter(**dict.fromkeys(_SUPERUSER, True))
             if list(superusers.values_list("pk", flat=True)[:2]) == [self.instance.pk]:
                 self.add_error(lost[0], "This is the only superuser who may sign in. Make another one first.")

@@ -15,6 +15,7 @@ class Lock(IntEnum):
     UNSIGNED_NOTES = 0x62657274681
     VERIFICATIONS = 0x62657274682
     SETTINGS = 0x62657274683
+    SUPERUSERS = 0x62657274684
 
 
 def take(lock: Lock) -> None:

@@ -1,13 +1,20 @@
 """The pages of accounts and roles: who is added can sign in, words are Berth's, and who loses a role is named."""
 
+import threading
+from contextlib import suppress
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import Group, Permission, User
+from django.db import connection
+from django.db.models.signals import post_save
 from django.test import Client
 from django.utils import timezone
 
 from policies.models import AuditEvent
 from policies.origin import system_user
 from tests.component.pages import form_data, get, text_of
+from tests.component.policies.test_publishing import _at_once as at_once
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db
@@ -122,6 +129,37 @@ def test_the_last_superuser_stays_one(root: Client, right: str) -> None:
     assert getattr(account, right)
     User.objects.create(username="ann", is_staff=True, is_superuser=True)
     assert root.post(page, without).status_code == 302
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer")
+def test_of_the_last_two_superusers_who_are_saved_at_once_one_stays(root: Client) -> None:
+    User.objects.create(username="ann", is_staff=True, is_superuser=True)
+    keeper = User.objects.create(username="keeper", is_staff=True)
+    keeper.user_permissions.add(Permission.objects.get(codename="change_user"))
+    posts = []
+    for account in User.objects.filter(is_superuser=True):
+        page = f"/admin/auth/user/{account.pk}/change/"
+        fields = {**form_data(get(root, page)), "date_joined_0": "2026-01-01", "date_joined_1": "00:00"}
+        posts.append((page, {name: value for name, value in fields.items() if name != "is_superuser"}))
+    checked = threading.Barrier(2)
+
+    def meet(*_: Any, **__: Any) -> None:
+        with suppress(threading.BrokenBarrierError):
+            checked.wait(2)
+
+    def save(index: int) -> int:
+        client = HTTPSClient()
+        client.force_login(keeper)
+        return client.post(*posts[index]).status_code
+
+    # Each waits for the other between its check and its commit, if that one gets so far.
+    post_save.connect(meet, sender=User)
+    try:
+        assert sorted(at_once(2, save)) == [200, 302]
+    finally:
+        post_save.disconnect(meet, sender=User)
+    assert User.objects.filter(is_superuser=True).count() == 1
 
 
 def test_an_old_page_of_a_role_does_not_give_back_a_permission(root: Client) -> None:
