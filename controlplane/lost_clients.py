@@ -1,4 +1,4 @@
-"""Lets PostgreSQL notice that a client is gone or stands still: it would keep its locks, for which all other processes wait."""
+"""Lets PostgreSQL notice that a client is gone or stands still: else the client's locks would stay, and all other processes wait for them."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -11,7 +11,7 @@ from django.db.backends.signals import connection_created
 IDLE_SECONDS = 300
 _IDLE = "idle_in_transaction_session_timeout"
 # libpq's options for a server that is gone, and PostgreSQL's settings for a client that is gone; without them its kernel waits for hours.
-_SAME = {
+_SETTING_OF_OPTION = {
     "keepalives_idle": "tcp_keepalives_idle",
     "keepalives_interval": "tcp_keepalives_interval",
     "keepalives_count": "tcp_keepalives_count",
@@ -21,7 +21,8 @@ _SAME = {
 
 def network_limits(options: Mapping[str, Any]) -> dict[str, str]:
     """Return PostgreSQL's settings with which it waits for a client as long as the client waits for it; libpq takes negative numbers as 0."""
-    return {setting: str(max(0, int(options[option]))) for option, setting in _SAME.items() if option in options}
+    found = {setting: options[option] for option, setting in _SETTING_OF_OPTION.items() if option in options}
+    return {setting: str(max(0, int(value))) for setting, value in found.items()}
 
 
 def bound_session(connection: BaseDatabaseWrapper, **_: Any) -> None:
@@ -31,7 +32,7 @@ def bound_session(connection: BaseDatabaseWrapper, **_: Any) -> None:
     limits = network_limits(connection.settings_dict["OPTIONS"])
     calls = ["set_config(%s, coalesce(nullif(current_setting(%s), '0'), %s), false)"]
     calls += ["set_config(%s, %s, false)"] * len(limits)
-    values = [_IDLE, _IDLE, str(int(IDLE_SECONDS * 1000)), *chain.from_iterable(limits.items())]
+    values = [_IDLE, _IDLE, str(IDLE_SECONDS * 1000), *chain.from_iterable(limits.items())]
     with connection.cursor() as cursor:
         # Not by `options` of the connection, which PgBouncer refuses.
         cursor.execute(f"SELECT {', '.join(calls)}", values)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -37,7 +38,7 @@ def asked(session: BaseDatabaseWrapper, query: str) -> object:
 
 
 def test_a_client_that_stands_still_in_a_transaction_loses_its_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lost_clients, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(lost_clients, "IDLE_SECONDS", 3)
     with another_session() as frozen:
         frozen.set_autocommit(False)
         asked(frozen, TAKE)
@@ -51,6 +52,19 @@ def test_a_client_that_stands_still_in_a_transaction_loses_its_locks(monkeypatch
 def test_each_connection_has_a_limit_that_an_administrator_may_set(options: str, limit: str) -> None:
     with another_session(options) as session:
         assert asked(session, "SHOW idle_in_transaction_session_timeout") == limit
+
+
+def test_each_connection_says_how_long_its_client_waits() -> None:
+    said: list[Any] = []
+
+    def note(execute: Any, query: str, values: Any, *more: Any) -> Any:
+        said.append(values)
+        return execute(query, values, *more)
+
+    with another_session() as session, session.execute_wrapper(note):
+        session.settings_dict["OPTIONS"] = {**session.settings_dict["OPTIONS"], "tcp_user_timeout": 7000}
+        session.connect()
+    assert said[-1][-2:] == ["tcp_user_timeout", "7000"]
 
 
 def test_postgresql_waits_for_a_client_as_long_as_the_client_waits_for_it() -> None:
