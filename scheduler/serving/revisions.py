@@ -10,7 +10,8 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,7 +64,7 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._trouble = Trouble()
-        # When the query began that waits for its answer.
+        # When the queries began whose answers aren't all there yet.
         self._asked_at = math.inf
         # Number and digest of the last read Revision: a restored database can have a different one with the same number.
         self._seen: tuple[int, str] | None = None
@@ -74,7 +75,7 @@ class RevisionHolder:
 
     @property
     def reachable(self) -> bool:
-        """Whether the last query reached the database, and the present one doesn't wait too long for its answer."""
+        """Whether the last query reached the database, and the present ones don't wait too long for their answers."""
         return not self._trouble.is_ongoing and time.monotonic() - self._asked_at < HANGS_SECONDS
 
     def served(self) -> tuple[int, datetime | None]:
@@ -129,14 +130,16 @@ class RevisionHolder:
             self._poll_once()
 
     def _poll_once(self) -> None:
-        row = self._newest()
+        with self._waiting():
+            row = self._newest()
         newest = row[:2] if row else (0, "")
         if newest == self._seen:
             return
         former = self._seen
         with switching_often():
             try:
-                stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
+                with self._waiting():
+                    stored = (stored_revision(newest[0], self._stored) if newest[0] else None) or NOTHING
                 revision = stored.revision
             except (msgspec.DecodeError, KeyError) as error:  # a newer Berth has published it
                 self._say_unusable(newest[0], error)
@@ -150,9 +153,13 @@ class RevisionHolder:
 
     def _newest(self) -> tuple[int, str, datetime] | None:
         """Return the newest Revision's number and digest, and when it was made; None if there is none."""
+        return RevisionRow.objects.order_by("-number").values_list("number", "digest", "created_at").first()
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
         self._asked_at = time.monotonic()
         try:
-            return RevisionRow.objects.order_by("-number").values_list("number", "digest", "created_at").first()
+            yield
         finally:
             self._asked_at = math.inf
 

@@ -147,19 +147,22 @@ def test_a_connection_that_was_ended_is_no_outage(
     assert not [message for message in caplog.messages if "unreachable" in message]
 
 
+@pytest.mark.parametrize("table", ["policies_revision", "policies_revisionpart"])
 def test_a_database_that_hangs_counts_as_unreachable_until_it_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
+    publish("one")
     holder = make_holder(tmp_path)
     seen: list[bool] = []
     now = 1000.0
 
-    def hangs(execute: Any, *arguments: Any) -> Any:
+    def hangs(execute: Any, query: str, *arguments: Any) -> Any:
         nonlocal now
-        for seconds in (0.0, revisions.HANGS_SECONDS - 1, 1.0):
-            now += seconds
-            seen.append(holder.reachable)
-        return execute(*arguments)
+        if f'FROM "{table}"' in query and not seen:
+            for seconds in (0.0, revisions.HANGS_SECONDS - 1, 1.0):
+                now += seconds
+                seen.append(holder.reachable)
+        return execute(query, *arguments)
 
     monkeypatch.setattr(revisions.time, "monotonic", lambda: now)
     with revisions.connection.execute_wrapper(hangs):
