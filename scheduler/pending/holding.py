@@ -208,7 +208,7 @@ def _next_by_clock(tried_at: datetime | None, requeue_at: datetime | None, now: 
     """Return when a Pod of kube-scheduler is tried next: it retries after five minutes, however late time may change the answer."""
     at_latest = tried_at + _LONGEST_WAIT if tried_at else now
     changes_at = requeue_at if requeue_at is not None and requeue_at > now else None
-    said = f"{changes_at:%Y-%m-%d %H:%M:%S} UTC" if changes_at else ""
+    said = _shown(changes_at) if changes_at else ""
     if changes_at and not now < at_latest < changes_at:
         return f"at {said}, when time may change the answer, or when the cluster changes"
     if at_latest > now:
@@ -227,5 +227,9 @@ def _next_of_queue(queued: dict[str, Any], now: datetime) -> str:
         case "gated":
             return "once its scheduling gates are taken off"
     opens_at = datetime.fromisoformat(queued["opens_at"]) if queued.get("opens_at") else None
-    opens = f" (at {opens_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC)" if opens_at else ""
-    return f"when the cluster, the rules or the time{opens} change so that it may pass, else five minutes after the last try"
+    later = f"; time may change the answer at {_shown(opens_at)}" if opens_at and opens_at > now else ""
+    return f"when the cluster, the rules or the time change so that it may pass, else five minutes after the last try{later}"
+
+
+def _shown(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -12,6 +12,11 @@ from scheduler.pending.holding import NOT_TRIED, Hold, hold_of, next_try, reason
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 TEAM = Refusal("team", "Unschedulable", "node belongs to another team", ["n1", "n2"])
 FULL = Refusal("PodFitsResources", "Unschedulable", "Insufficient cpu", ["n3"])
+# Of a Pod whose next try nobody knows.
+NOTHING: dict[str, Any] = {
+    "condition": "Unschedulable", "message": "0/1 nodes are available: 1 x.", "tried_at": None, "queued": None,
+    "requeued_for": "", "requeue_at": None, "now": NOW,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -113,6 +118,12 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
     assert len(hold.reason) == 500
 
 
+def test_a_window_that_has_opened_is_not_said_to_open() -> None:
+    queued = {"state": "unschedulable", "until": None, "opens_at": (NOW - timedelta(seconds=1)).isoformat()}
+    said = next_try(**(NOTHING | {"queued": queued}))
+    assert said.endswith("else five minutes after the last try")
+
+
 @pytest.mark.parametrize(
     ("known", "says"),
     [
@@ -123,7 +134,7 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
         ({"queued": {"state": "unschedulable", "until": None}}, "when the cluster, the rules or the time change"),
         (
             {"queued": {"state": "unschedulable", "until": None, "opens_at": (NOW + timedelta(hours=1)).isoformat()}},
-            "or the time (at 2026-05-01 13:00:00 UTC) change",
+            "five minutes after the last try; time may change the answer at 2026-05-01 13:00:00 UTC",
         ),
         ({"requeued_for": "revision"}, "because of a new Revision"),
         ({"requeued_for": "time"}, "because of the time"),
@@ -143,11 +154,7 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
     ],
 )
 def test_when_a_pod_is_tried_next_is_said_as_far_as_it_is_known(known: dict[str, Any], says: str) -> None:
-    nothing: dict[str, Any] = {
-        "condition": "Unschedulable", "message": "0/1 nodes are available: 1 x.", "tried_at": None, "queued": None,
-        "requeued_for": "", "requeue_at": None, "now": NOW,
-    }  # fmt: skip
-    assert says in next_try(**(nothing | known))
+    assert says in next_try(**(NOTHING | known))
 
 
 def listed(**more: Any) -> bytes:
