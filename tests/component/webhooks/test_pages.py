@@ -232,10 +232,10 @@ def test_no_delivery_is_said_to_be_tried_while_its_webhook_waits_after_a_failure
     Delivery.objects.create(**common, next_at=now + timedelta(minutes=9))
     Webhook.objects.update(failures=3, held_until=now + timedelta(minutes=5), said="no answer within 5 s")
     said = text_of(get(root, page(row)))
-    assert f"3 times in a row; nothing is sent before {now + timedelta(minutes=5):%H:%M:%S} UTC: no answer" in said
+    assert f"3 times in a row; nothing else is sent before {now + timedelta(minutes=5):%H:%M:%S} UTC: no answer" in said
     assert re.findall(r"next try at (\S+) UTC", said) == [f"{now + timedelta(minutes=n):%H:%M:%S}" for n in (9, 5)]
     Webhook.objects.update(held_until=now - timedelta(minutes=5))
-    assert "nothing is sent before" not in text_of(get(root, page(row)))
+    assert "nothing else is sent before" not in text_of(get(root, page(row)))
 
 
 def test_what_is_sent_by_hand_to_a_webhook_that_is_off_is_said_to_wait(root: Client) -> None:
