@@ -176,13 +176,9 @@ def _ask(
 
 
 def _response(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> h11.Response:
-    while True:
-        event = _next(connection, protocol, left)
-        if isinstance(event, h11.Response):
-            return event
-        if not isinstance(event, h11.InformationalResponse):
-            message = "the connection was closed"
-            raise ConnectionResetError(message)
+    while not isinstance(event := _next(connection, protocol, left), h11.Response):
+        continue  # an informational one, such as 100 or 103
+    return event
 
 
 def _beginning(connection: socket.socket, protocol: h11.Connection, left: Callable[[], float]) -> bytes:
