@@ -315,7 +315,7 @@ def test_a_new_count_is_made_when_somebody_asks(operator: Client, auditor: Clien
     assert "Used by 1 Pod of 1 workload" in text_of(get(operator, PAGE))
 
 
-def test_a_cluster_that_cant_be_counted_is_said_and_left_alone_for_a_while(
+def test_a_cluster_that_cant_be_counted_is_said_and_left_alone_until_later_or_until_somebody_asks(
     operator: Client, server: PriorityServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     publish()
@@ -330,6 +330,11 @@ def test_a_cluster_that_cant_be_counted_is_said_and_left_alone_for_a_while(
         assert not counter.tick(Away())
     assert caplog.text.count("can't be counted: connection refused") == 1
     assert "! connection refused" in text_of(get(operator, PAGE))
+    operator.post(f"{PAGE}count/")
+    assert counter.tick(Pods(pod("web-1", owner=("Job", "web"))))
+    said = text_of(get(operator, PAGE))
+    assert "Used by 1 Pod of 1 workload" in said
+    assert "connection refused" not in said
 
 
 @pytest.mark.parametrize(("policy", "is_in_the_way"), [("Keep", True), ("Delete", False)])
