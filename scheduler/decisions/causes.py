@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import msgspec
+from django.utils.text import capfirst
 
 from policies.engine.decision import CompiledRuleSet, decide
 from policies.engine.errors import ObjectError
@@ -119,7 +120,7 @@ def _told(verdicts: Mapping[tuple[str, ...], _Verdict], factors: tuple[str, ...]
             if verdicts[taken] == second and not any({*each} <= {*taken} for each in least):
                 least.append(taken)
         sentence = f"It took several changes together: {', or '.join(map(listed, least))}."
-    return Causes(sentence=f"{sentence[0].upper()}{sentence[1:]}", alone=alone, needed=needed)
+    return Causes(sentence=capfirst(sentence), alone=alone, needed=needed)
 
 
 def _side_of(decision: Decision, replays: Replays, snapshots: Snapshots) -> _Side:
