@@ -1,7 +1,6 @@
 """Forms that save into a Change: the choice of the Change, and saves that somebody else overtook."""
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any
 
 from django import forms
@@ -27,18 +26,17 @@ from policies.admin.base import (
     named,
     person,
 )
-from policies.admin.frame import ChangeList, ModelAdmin, ModelForm, action, display, refusal_of
+from policies.admin.frame import ChangeList, ModelAdmin, RefusedForm, action, display, refusal_of
 from policies.changes_in_words import part_changes
 from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change
-from policies.publishing import Key, OvertakenError, PublishingError, Value, lifecycle
+from policies.publishing import Key, PublishingError, Value, lifecycle
 from policies.sentences import ending_sentence
 
 # The request attribute with the Change that the form was saved into.
 _SAVED = "berth.saved_in"
 # In the notice of open edits; the list of open Changes has them all.
 _MOST_EDITS_SHOWN = 10
-_ADVICE = "Nothing is saved yet, and your input is below. Save again to overwrite their edit, or open it in another tab first."
 
 
 def say_saved(request: HttpRequest, key: Key, saved: Change) -> None:
@@ -59,13 +57,12 @@ def open_change_of(request: HttpRequest) -> Change | None:
     return Change.objects.filter(pk=int(number), state__in=lifecycle.OPEN).first()
 
 
-class EditForm(ModelForm):
+class EditForm(RefusedForm):
     """A form for one thing, which saves into a Change."""
 
+    seen_field = "loaded_digest"
     # The Change whose edit is shown; None where the live thing is shown. `EditingAdmin.get_form` sets it.
     loaded_from: Change | None = None
-    # The error that refused the previous save.
-    refusal: PublishingError | None = None
 
     goes_into = forms.ChoiceField(
         label="Goes into",
@@ -106,21 +103,6 @@ class EditForm(ModelForm):
         """Return the Change that the edit goes into; None for a new one."""
         number = self.cleaned_data.get("goes_into")
         return Change.objects.get(pk=number) if number else None
-
-    def clean(self) -> dict[str, Any]:
-        """Show why the previous save was refused; the next save replaces the content that is shown now."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        if self.refusal:
-            said = self.refusal.messages
-            if isinstance(self.refusal, OvertakenError) and self.refusal.seen:
-                typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
-                # What the messages compare with: somebody may have saved again since.
-                typed[self.add_prefix("loaded_digest")] = self.refusal.seen
-                self.data = typed
-                said = [*said, _ADVICE]
-            for line in said:
-                self.add_error(None, line)
-        return cleaned
 
 
 class RowForm(EditForm):

@@ -1,9 +1,10 @@
 """The only module that imports Unfold. To a type checker its classes are Django's; they keep no request."""
 
 from collections.abc import Callable
+from copy import copy
 from datetime import MAXYEAR
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import unfold.decorators
 from django import forms
@@ -20,7 +21,7 @@ from unfold.enums import ActionVariant
 
 from policies.admin.panels import panels_of
 from policies.admin.person_links import sees_people
-from policies.publishing import PublishingError
+from policies.publishing import OvertakenError, PublishingError
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin as DjangoModelAdmin
@@ -45,6 +46,7 @@ __all__ = [
     "InlineFormSet",
     "ModelAdmin",
     "ModelForm",
+    "RefusedForm",
     "StackedInline",
     "action",
     "display",
@@ -62,12 +64,37 @@ _AUDIT_KINDS = {"User": "Account", "Group": "Role"}
 MOST_WORDS = 100
 # The request attribute with the error that refused its save.
 _REFUSAL = "berth.refusal"
+_ADVICE = "Nothing is saved yet, and your input is below. Save again to overwrite their edit, or open it in another tab first."
 
 
 def refusal_of(request: HttpRequest) -> PublishingError | None:
     """Return the error that refused this request's save; None if it wasn't refused."""
     refusal: PublishingError | None = request.META.get(_REFUSAL)
     return refusal
+
+
+class RefusedForm(ModelForm):
+    """A form that shows why its previous save was refused. The next save replaces what the refusal tells of."""
+
+    # The hidden field with what its author saw when the page was opened.
+    seen_field: ClassVar[str]
+    # The error that refused the previous save; the page's `get_form` sets it.
+    refusal: PublishingError | None = None
+
+    def clean(self) -> dict[str, Any]:
+        """Show the refusal, and take what it tells of as seen."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if self.refusal:
+            said = self.refusal.messages
+            if isinstance(self.refusal, OvertakenError) and self.refusal.seen:
+                typed: Any = copy(self.data)  # a request's own data can't be changed, its copy can
+                # What the messages compare with: somebody may have saved again since.
+                typed[self.add_prefix(self.seen_field)] = self.refusal.seen
+                self.data = typed
+                said = [*said, _ADVICE]
+            for line in said:
+                self.add_error(None, line)
+        return cleaned
 
 
 def action(**options: Any) -> Callable[[Function], Function]:

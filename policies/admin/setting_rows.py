@@ -13,16 +13,15 @@ from unfold.widgets import UnfoldAdminTextareaWidget
 
 from policies.admin.base import ReadOnlyAdmin, link, named, rows_of, thing_urls
 from policies.admin.fields import LinesField
-from policies.admin.frame import ModelForm, display, once, refusal_of
+from policies.admin.frame import ModelForm, RefusedForm, display, once, refusal_of
 from policies.admin.times import time_ago
-from policies.publishing import PublishingError, fault_of_words
+from policies.publishing import fault_of_words
 
 
-class SettingForm(ModelForm):
+class SettingForm(RefusedForm):
     """A setting, the reason for it, and the newest setting when the page was opened."""
 
-    # Why the previous save was refused.
-    refusal: PublishingError | None = None
+    seen_field = "seen"
     reason = LinesField(
         label="Reason",
         max_length=2000,
@@ -33,15 +32,9 @@ class SettingForm(ModelForm):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        newest = self._meta.model._default_manager.aggregate(newest=Max("pk"))["newest"]  # noqa: SLF001 - documented
-        self.initial["seen"] = newest or 0
-
-    def clean(self) -> dict[str, Any]:
-        """Show why the previous save was refused."""
-        cleaned: dict[str, Any] = super().clean() or {}
-        if self.refusal:
-            raise forms.ValidationError(self.refusal.messages)
-        return cleaned
+        if not self.is_bound:
+            rows = type(self.instance)._default_manager  # noqa: SLF001 - documented
+            self.initial["seen"] = rows.aggregate(newest=Max("pk"))["newest"] or 0
 
     def clean_reason(self) -> str:
         """Refuse a reason with characters that others would see differently."""
@@ -77,7 +70,7 @@ class SettingAdmin(ReadOnlyAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Use the form only for adding a row: the page of an existing row has none of its fields."""
         if obj is not None:
-            kwargs["form"] = ModelForm
+            return super().get_form(request, obj, change, **{**kwargs, "form": ModelForm})
         made = super().get_form(request, obj, change, **kwargs)
         made.refusal = refusal_of(request)  # type: ignore[attr-defined] # a class made for this request
         return made

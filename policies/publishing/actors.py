@@ -61,21 +61,20 @@ def has_just_set(row: GateSetting | ReviewSetting, by: By, wanted: Mapping[str, 
     return same and row.set_by == name_of(by) and timezone.now() - row.set_at < SAME_CLICK
 
 
-def check_seen(before: GateSetting | ReviewSetting | None, seen: int | None) -> None:
+def check_not_set_since(before: GateSetting | ReviewSetting, seen: int | None, said: str) -> None:
     """Check that a setting isn't newer than those that a person saw.
 
     Args:
         before: the setting in force.
         seen: the newest setting of its kind when the page was opened, 0 for none; None compares nothing.
+        said: the setting in force, in words.
 
     Raises:
         OvertakenError: it is newer.
     """
-    if before is not None and seen is not None and before.pk > seen:
-        message = (
-            f"{before.set_by} set this since you opened the page. Look at what holds now, then open the page again."
-        )
-        raise OvertakenError([message])
+    if seen is not None and before.pk > seen:
+        message = f"{before.set_by} set this since you opened the page: {said}."
+        raise OvertakenError([message], seen=str(before.pk))
 
 
 def via_of(by: By) -> str:

@@ -43,7 +43,7 @@ class OvertakenError(PublishingError):
     """The content that the person looked at has changed: somebody was faster.
 
     Attributes:
-        seen: what the messages compare with, for a form that shows them, as `seen_of` returns it; empty where no form is concerned.
+        seen: what the messages compare with, for a form that shows them, as the form's own field has it; empty where no form is concerned.
     """
 
     def __init__(self, messages: Sequence[str], *, seen: str = "") -> None:

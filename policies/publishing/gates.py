@@ -23,7 +23,7 @@ from policies import engine as engine_package
 from policies.engine import ruleset as engine
 from policies.models import Change, GateRun, GateSetting
 from policies.publishing import audit, locks
-from policies.publishing.actors import By, check_seen, has_just_set, may, name_of
+from policies.publishing.actors import By, check_not_set_since, has_just_set, may, name_of
 from policies.publishing.errors import PublishingError, check_words
 from policies.publishing.locks import Lock
 from policies.publishing.parts import batches
@@ -373,7 +373,7 @@ def set_gate_level(
 ) -> GateSetting:
     """Set the level of a check for Changes that touch a rule set; OFF leaves it to the installation. A form that is sent twice sets it once.
 
-    `seen` is the newest gate setting when that person looked, see `check_seen`.
+    `seen` is the newest gate setting when that person looked, see `check_not_set_since`.
 
     Raises:
         OvertakenError: somebody else set it since.
@@ -388,7 +388,8 @@ def set_gate_level(
     before = GateSetting.objects.filter(rule_set=rule_set, check_name=check).first()
     if before and has_just_set(before, by, {"level": level, "reason": reason}):
         return before
-    check_seen(before, seen)
+    if before:
+        check_not_set_since(before, seen, before.get_level_display())
     audit.record_event(
         audit.Kind.GATE_SET,
         by=by,

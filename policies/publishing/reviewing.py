@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing import audit, locks
-from policies.publishing.actors import By, check_seen, has_just_set, may, name_of, user_of
+from policies.publishing.actors import By, check_not_set_since, has_just_set, may, name_of, user_of
 from policies.publishing.errors import PublishingError, fault_of_words
 from policies.publishing.lifecycle import Need
 from policies.publishing.locks import Lock
@@ -65,7 +65,7 @@ def set_review(
 ) -> ReviewSetting:
     """Set the approvals that all Changes, or those that touch a rule set, need from now on. A form that is sent twice sets them once.
 
-    `seen` is the newest review setting when that person looked, see `check_seen`.
+    `seen` is the newest review setting when that person looked, see `check_not_set_since`.
 
     Raises:
         OvertakenError: somebody else set them since.
@@ -91,7 +91,8 @@ def set_review(
     wanted: dict[str, Any] = {"approvals": approvals, "group": group, "roll_backs": roll_backs}
     if before and has_just_set(before, by, wanted | {"reason": reason}):
         return before
-    check_seen(before, seen)
+    if before:
+        check_not_set_since(before, seen, sentence_of(before))
     former = audit.digest_of({name: getattr(before, name) for name in wanted}) if before else ""
     audit.record_event(
         audit.Kind.REVIEW_SET,

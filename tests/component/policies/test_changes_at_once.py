@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.engine import ruleset as engine
-from policies.models import Change, ChangeEvent, Revision, RuleSet, RuleSetVersion
+from policies.models import Change, ChangeEvent, GateSetting, ReviewSetting, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, PublishingError, acts, audit
 from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
 from scheduler.backtest.runs import Span, start_backtest
@@ -302,6 +302,27 @@ def test_a_verification_that_two_people_ask_for_at_one_instant_is_made_once(monk
     came = at_once(2, click)
     assert came.count("under way") == 1
     assert Verification.objects.count() == 1
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has one writer, which a waiting test would hold up"
+)
+@pytest.mark.parametrize("kind", [ReviewSetting, GateSetting])
+def test_of_two_who_set_the_same_at_one_instant_one_is_told_of_the_other(
+    kind: type[ReviewSetting | GateSetting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record_once_another_has_come(monkeypatch)
+    RuleSet.objects.create(name="web")
+
+    def act(index: int) -> object:
+        by = f"ops-{index}"
+        if kind is ReviewSetting:
+            return publishing.set_review(rule_set="web", approvals=index + 1, by=by, seen=0)
+        return publishing.set_gate_level(rule_set="web", check="tests", level="warning", by=by, seen=0)
+
+    got = at_once(2, act)
+    assert {type(each) for each in got} == {kind, publishing.OvertakenError}
+    assert kind.objects.count() == 1
 
 
 def record_once_another_has_come(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,14 +235,19 @@ def test_a_review_setting_that_is_sent_twice_is_set_once_and_counts_again_where_
 
 
 @pytest.mark.parametrize(
-    ("path", "data", "other"),
+    ("path", "data", "other", "said"),
     [
-        ("reviewsetting", {"approvals": "2", "group": "", "roll_backs": "on"}, {"approvals": "1"}),
-        ("gatesetting", {"check_name": "tests", "level": "blocking"}, {"level": "warning"}),
+        (
+            "reviewsetting",
+            {"approvals": "2", "group": "", "roll_backs": "on"},
+            {"approvals": "1"},
+            "1 person who didn't edit it",
+        ),
+        ("gatesetting", {"check_name": "tests", "level": "blocking"}, {"level": "warning"}, "a warning"),
     ],
 )
 def test_a_setting_is_not_set_over_one_that_was_made_since_the_page_was_opened(
-    path: str, data: dict[str, str], other: dict[str, str]
+    path: str, data: dict[str, str], other: dict[str, str], said: str
 ) -> None:
     root, ann = signed_in("root", superuser=True), signed_in("ann", superuser=True)
     for name in ("web", "data"):
@@ -252,10 +257,13 @@ def test_a_setting_is_not_set_over_one_that_was_made_since_the_page_was_opened(
     made = ReviewSetting if path == "reviewsetting" else GateSetting
     assert root.post(add, opened | other).status_code == 302
     refused = ann.post(add, opened)
-    assert "root set this since you opened the page. Look at what holds now" in text_of(refused)
+    assert f"root set this since you opened the page: {said}. Nothing is saved yet" in text_of(refused)
     assert made.objects.count() == AuditEvent.objects.filter(kind__endswith=".set").count() == 1
     assert ann.post(add, opened | {"rule_set": "data"}).status_code == 302, "of another thing"
-    assert ann.post(add, opened | {"seen": form_data(get(ann, add))["seen"]}).status_code == 302
+    again = form_data(refused)
+    assert again["reason"] == "r", "typed text isn't lost"
+    assert ann.post(add, again).status_code == 302, "over what the refusal told of"
+    assert made.objects.filter(rule_set="web").count() == 2
 
 
 def test_a_review_setting_that_nobody_can_meet_is_said_when_it_is_set() -> None:
