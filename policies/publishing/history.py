@@ -3,10 +3,10 @@
 from datetime import datetime
 
 import msgspec
-from django.db.models import Exists, Q
+from django.db.models import Q
 
 from policies.engine import ruleset as engine
-from policies.models import ChangeEvent, Revision, RevisionPart
+from policies.models import ChangeEvent, RevisionPart
 from policies.publishing.parts import Kind, held_by
 
 _decode_rule_set = msgspec.json.Decoder(engine.RuleSet).decode
@@ -91,16 +91,13 @@ def _provenance(row: RevisionPart, approvals: list[tuple[int, str]]) -> Provenan
     )
 
 
-def rule_set_held(name: str, revision: int, digest: str = "") -> engine.RuleSet | None:
-    """Return a rule set as a Revision held it; None where it held no rule set of that name, or has another digest than this.
+def rule_set_held(name: str, revision: int) -> engine.RuleSet | None:
+    """Return a rule set as a Revision held it; None where it held no rule set of that name.
 
     Raises:
         msgspec.DecodeError: a newer Berth wrote it.
     """
-    held = held_by(revision).filter(kind=Kind.RULE_SET, name=name)
-    if digest:
-        held = held.filter(Exists(Revision.objects.filter(number=revision, digest=digest)))
-    row = held.select_related("part").first()
+    row = held_by(revision).filter(kind=Kind.RULE_SET, name=name).select_related("part").first()
     return _decode_rule_set(row.part.document) if row else None
 
 

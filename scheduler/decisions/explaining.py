@@ -208,11 +208,11 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
 
 
 def _held(decision: Decision) -> RuleSet | None:
-    """Return the rule set as the Decision's Revision held it: in two queries."""
-    if not decision.rule_set_version:
+    """Return the rule set as the Decision's Revision held it; None where a restore lost the Revision."""
+    if not decision.rule_set_version or _is_revision_lost(decision):
         return None
     try:
-        found = rule_set_held(decision.rule_set, decision.revision, revision_digest_of(decision))
+        found = rule_set_held(decision.rule_set, decision.revision)
     except msgspec.DecodeError:
         return None
     return found if found and found.version == decision.rule_set_version else None

@@ -24,7 +24,7 @@ from policies.engine.ruleset import RuleSet, encode
 from policies.engine.victims import Victim
 from scheduler.binder.cycle import Profile
 from scheduler.binder.recording import cycle_entry
-from scheduler.decisions.explaining import explain_decision
+from scheduler.decisions.explaining import explain_decision, sentences_of
 from scheduler.decisions.reading import body_of
 from scheduler.decisions.record import NodesEntry, store_json
 from scheduler.models import Decision, PendingPod
@@ -430,8 +430,10 @@ def test_a_decision_that_names_its_revision_by_the_digest_of_the_document_is_exp
 ) -> None:
     live = publishing.current_revision()
     as_written = sha256(encode(msgspec.structs.replace(live, digest=""))).hexdigest()
+    stored = record(rule_set, revision=live.number, by=live)
     made = record(rule_set, revision=live.number, by=msgspec.structs.replace(live, digest=as_written))
     assert explain_decision(made, "n2")["ruleSetKnown"]
+    assert sentences_of(made, body_of(made)) == sentences_of(stored, body_of(stored))
 
 
 def of_node(decision: Decision, node: str) -> dict[str, Any]:
