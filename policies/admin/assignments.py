@@ -23,7 +23,7 @@ from policies.engine import ruleset as engine
 from policies.engine.conflicts import conflicts
 from policies.engine.documents import read_assignment
 from policies.engine.errors import Fault, RuleSetError
-from policies.engine.pauses import paused_assignments
+from policies.engine.pauses import ASSIGNMENT, EVERYTHING, RULE_SET, in_force, paused_assignments
 from policies.models import Assignment, RuleSet
 from policies.publishing import Kind
 from policies.sentences import assignment_sentence, match_sentence
@@ -65,13 +65,15 @@ class AssignmentChangeList(EditedChangeList):
         super().get_results(request)
         found: dict[str, list[str]] = {}
         shown = {row.name for row in self.result_list}
-        live = publishing.current_revision()
-        paused = paused_assignments(live.pauses, timezone.now())
+        live, now = publishing.current_revision(), timezone.now()
+        paused = paused_assignments(live.pauses, now)
         for each in conflicts(live.assignments, shown):
             found.setdefault(each.name, []).append(each.sentence(paused))
+        targets = {each.target for each in in_force(live.pauses, now)}
         for row in self.result_list:
             row.conflicts = found.get(row.name, [])
-            row.is_paused = row.name in paused
+            own = {EVERYTHING, f"{ASSIGNMENT}/{row.name}", f"{RULE_SET}/{row.rule_set.name}"}
+            row.is_paused = not targets.isdisjoint(own)
 
 
 class AssignmentForm(RowForm):
@@ -335,6 +337,6 @@ class AssignmentAdmin(RowAdmin):
         label={"enforce": "info", "shadow": "warning", "canary": "warning", "paused": "danger"},
     )
     def mode_label(self, row: Assignment) -> tuple[str, str]:
-        """Return the mode, with the percent of a canary, and whether a Pause of its own keeps it from taking Pods."""
+        """Return the mode, with the percent of a canary, and whether a Pause of it, of its rule set or of everything is in force."""
         mode = f"canary {row.percent} %" if row.percent is not None else row.mode
         return ("paused", f"{mode}, paused") if getattr(row, "is_paused", False) else (row.mode, mode)

@@ -35,7 +35,7 @@ from policies.admin.panels import draft_links, list_links, rule_counts
 from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.engine.filters.registry import BUILTIN_FILTERS
-from policies.engine.pauses import RULE_SET, in_force
+from policies.engine.pauses import EVERYTHING, RULE_SET, in_force
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.models import Rule, RuleSet, RuleSetVersion
 from policies.models.ruleset import NAME_MAX_LENGTH
@@ -49,7 +49,7 @@ _MINE = "mine"
 
 
 class LiveChangeList(EditedChangeList):
-    """A list whose rows carry their live content, the Assignments that use them, and their owners."""
+    """A list whose rows carry their live content, the Assignments that use them, their owners, and whether they are paused."""
 
     def get_results(self, request: HttpRequest) -> None:
         """Read this for all rows of a page at once."""
@@ -61,7 +61,7 @@ class LiveChangeList(EditedChangeList):
         paused = {each.target for each in in_force(revision.pauses, timezone.now())}
         for row in self.result_list:
             row.live, row.given, row.group = live.get(row.name), given[row.name], groups.get(row.name, "")
-            row.is_paused = f"{RULE_SET}/{row.name}" in paused
+            row.is_paused = not paused.isdisjoint({EVERYTHING, f"{RULE_SET}/{row.name}"})
 
 
 class ArchivedFilter(admin.SimpleListFilter):
@@ -369,7 +369,7 @@ class RuleSetAdmin(EditingAdmin):
 
     @display(description="State", label={"not live": "warning", "live": "success", "paused": "danger"})
     def state(self, row: RuleSet) -> tuple[str, str]:
-        """Return whether it is live, which version, and whether a Pause of its own keeps it from deciding."""
+        """Return whether it is live, which version, and whether a Pause keeps it from deciding."""
         live = _live(row)
         if live is None:
             return "not live", "not live"

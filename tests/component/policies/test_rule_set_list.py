@@ -39,7 +39,7 @@ def test_a_line_says_what_is_live_who_is_asked_and_who_answers(operator: Client)
 
 def test_what_is_paused_is_not_said_to_be_live_or_enforced(operator: Client) -> None:
     publish_all(make_rule_set(filters=[TEAM_FILTER]), make_rule_set("other", filters=[TEAM_FILTER]))
-    publish_all(make_assignment(), make_assignment("tried", mode="canary", percent=5), make_assignment("shop"))
+    publish_all(make_assignment(), make_assignment("tried", mode="canary", percent=5), make_assignment("shop", "other"))
     past = (timezone.now() - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     pauses = (
         make_pause(),
@@ -54,10 +54,15 @@ def test_what_is_paused_is_not_said_to_be_live_or_enforced(operator: Client) -> 
     assert re.findall(r"(?:live|paused), version 1", rows) == ["live, version 1", "paused, version 1"]
     modes = get(operator, "/admin/policies/assignment/").content.decode().partition('id="result_list"')[2]
     assert re.findall(r"(enforce|canary 5 %)(, paused)?\s*<", modes) == [
-        ("enforce", ""),
+        ("enforce", ", paused"),
         ("enforce", ""),
         ("canary 5 %", ", paused"),
     ]
+    publish_all(make_pause("all", "everything"))
+    rows = get(operator, LIST).content.decode().partition('id="result_list"')[2]
+    assert re.findall(r"(?:live|paused), version 1", rows) == ["paused, version 1"] * 2
+    modes = get(operator, "/admin/policies/assignment/").content.decode().partition('id="result_list"')[2]
+    assert len(re.findall(r"(?:enforce|canary 5 %), paused\s*<", modes)) == 3
 
 
 def test_a_long_description_is_cut_in_the_list(operator: Client) -> None:
