@@ -15,7 +15,7 @@ from django.http import HttpRequest
 
 from policies import manifests, publishing
 from policies.changes_in_words import part_changes
-from policies.management.command import BerthCommand, NotEmpty, moment_to_come
+from policies.management.command import BerthCommand, NotEmpty, moment, moment_to_come
 from policies.models import Change, Revision
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
@@ -133,6 +133,9 @@ class Command(BerthCommand):
             self.stdout.write("\n".join(_text(found[0])))
 
     def _do(self, options: dict[str, Any]) -> list[Change]:
+        if options["seen_at"] and options["act"] != "schedule":
+            message = f"{options['act']} compares no time: --seen-at is for schedule alone."
+            raise CommandError(message)
         if options["act"] == "list":
             if options["number"] is not None:
                 message = (
@@ -253,14 +256,14 @@ def _schedule(change: Change, by: By, options: dict[str, Any]) -> None:
     publishing.schedule_change(
         change=change,
         by=by,
-        publish_at=_time("--at", options["at"]),
+        publish_at=_time(options["at"]),
         expected_digest=change.digest,
-        expected_at=_time("--seen-at", options["seen_at"]) if options["seen_at"] else msgspec.UNSET,
+        expected_at=_time_seen(change, options["seen_at"]) if options["seen_at"] else msgspec.UNSET,
     )
 
 
 def _expire(change: Change, by: By, options: dict[str, Any]) -> None:
-    at = _time("--at", options["at"])
+    at = _time(options["at"])
     publishing.set_expiry(change=change, by=by, expires_at=at, expected_digest=change.digest)
 
 
@@ -304,8 +307,24 @@ _ACTS: dict[str, _Act] = {
 }
 
 
-def _time(option: str, text: str) -> datetime | None:
-    """Decode an option's time; None for never.
+def _time_seen(change: Change, text: str) -> datetime | None:
+    """Decode the time that a Change had; None for never.
+
+    Raises:
+        CommandError: it isn't a time.
+    """
+    if text == "never":
+        return None
+    try:
+        return moment(text)
+    except ArgumentTypeError as error:
+        printed = f"`change show {change.pk} --output json` prints it as publish_at"
+        message = f"--seen-at {text!r} isn't a time: {printed}; never for null."
+        raise CommandError(message) from error
+
+
+def _time(text: str) -> datetime | None:
+    """Decode the time to set; None for never.
 
     Raises:
         CommandError: it isn't a time.
@@ -315,7 +334,7 @@ def _time(option: str, text: str) -> datetime | None:
     try:
         return moment_to_come(text)
     except ArgumentTypeError as error:
-        message = f"{option} {text!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."
+        message = f"--at {text!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."
         raise CommandError(message) from error
 
 

@@ -337,6 +337,10 @@ class TestGoingLive:
         with pytest.raises(CommandError, match="Somebody changed the time of Change 1 since you looked at it"):
             call_command("change", "schedule", change.pk, at=later, seen_at="never")
         assert fresh(change).publish_at == now + HOUR
+        with pytest.raises(CommandError, match="--seen-at '2h' isn't a time: `change show 1 --output json` prints it"):
+            call_command("change", "schedule", change.pk, at=later, seen_at="2h")
+        with pytest.raises(CommandError, match="expire compares no time: --seen-at is for schedule alone"):
+            call_command("change", "expire", change.pk, at=later, seen_at="never")
         call_command("change", "schedule", change.pk, at=later, seen_at=(now + HOUR).isoformat())
         assert fresh(change).publish_at == (now + 2 * HOUR).replace(microsecond=0)
 
