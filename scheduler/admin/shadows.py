@@ -87,8 +87,6 @@ def page(request: HttpRequest) -> HttpResponse:
     _known, faults = read_parameters(request.GET.dict(), _ASKS, what="shadows")
     counts, about, back, since = _asked(request.GET)
     found = Paginator(_grouped(counts.none() if faults else counts), _PER_PAGE).get_page(request.GET.get("p"))
-    query = request.GET.copy()
-    query.pop("p", None)
     context = {
         **admin.site.each_context(request),
         "title": "Shadows",
@@ -98,7 +96,6 @@ def page(request: HttpRequest) -> HttpResponse:
         "headings": [text for _, text in COLUMNS],
         "rows": [_row(each, since) for each in found],
         "page": found,
-        "query": query.urlencode(),
     }
     return TemplateResponse(request, "scheduler/shadows.html", context, status=_BADLY_ASKED if faults else None)
 
