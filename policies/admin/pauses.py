@@ -194,7 +194,9 @@ def _entry(line: str) -> dict[str, Any]:
 def page(request: HttpRequest) -> HttpResponse:
     """List the live Pauses, then the Exemptions, in pages; `q` finds those that mention a text."""
     asked = request.GET.get("q", "").strip()
-    matching = [each for each in publishing.suspended(timezone.now()) if _mentions(each, asked)]
+    matching = publishing.suspended(timezone.now())
+    if folded := asked.casefold():
+        matching = [each for each in matching if _mentions(each, folded)]
     found = Paginator(matching, _PER_PAGE).get_page(request.GET.get("p"))
     about = {
         each.value.target: (target.kind, target.name) for each in found if (target := Target.parse(each.value.target))
@@ -206,6 +208,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "title": "Pauses and Exemptions",
         "asked": asked,
         "page": found,
+        "kept": _kept(request),
         "pauses": [(each, urls[each.value.target]) for each in found if isinstance(each.value, engine.Pause)],
         "exemptions": [
             {
@@ -221,11 +224,11 @@ def page(request: HttpRequest) -> HttpResponse:
     return TemplateResponse(request, "policies/pauses.html", context)
 
 
-def _mentions(each: publishing.Suspended, text: str) -> bool:
+def _mentions(each: publishing.Suspended, folded: str) -> bool:
     said = [each.value.name, each.value.target, each.what, each.value.reason, each.by]
     if isinstance(each.value, engine.Exemption):
         said += [each.value.owner, *map(exempt_pods_sentence, each.value.pods)]
-    return any(text.casefold() in words.casefold() for words in said)
+    return any(folded in words.casefold() for words in said)
 
 
 @admin.site.admin_view
@@ -379,7 +382,7 @@ def _ask(
         "is_gated": publishing.needs_gate(edits),
         "form": form,
         "faults": faults,
-        "back": reverse("pauses"),
+        "back": _list_url(request),
     }
     return TemplateResponse(request, "policies/pause.html", context)
 
@@ -399,7 +402,17 @@ def _say(request: HttpRequest, change: Change) -> str:
         messages.success(request, f"{change} is in review. It takes effect once {publishing.way_to_live(change)}.")
         return change_url(change.pk)
     messages.success(request, f"{change.revision} was made by {change}: {change.title}.")
-    return reverse("pauses")
+    return _list_url(request)
+
+
+def _kept(request: HttpRequest) -> str:
+    """Return the search and the page of the list, as parameters that the pages opened from it carry."""
+    return urlencode({name: value for name in ("q", "p") if (value := request.GET.get(name))})
+
+
+def _list_url(request: HttpRequest) -> str:
+    kept = _kept(request)
+    return f"{reverse('pauses')}?{kept}" if kept else reverse("pauses")
 
 
 def _why(form: forms.Form) -> dict[str, str]:

@@ -209,7 +209,7 @@ def exemption_ends(name: str, owner: str, what: str, ends_at: datetime, at: date
         at=at,
         sentence=f"Exemption {name} of {owner} ends at {_moment(ends_at)}: {what} decides about its Pods from then on",
         thing=("Exemption", name),
-        link="/admin/policies/pauses/",
+        link=f"/admin/policies/pauses/?q={quote(name)}",
         to=Audience(names=(owner,), permission=_PUBLISH),
     )
 

@@ -1,5 +1,6 @@
 """Pausing in the admin: the pages that ask, and the banner that says on every page what is paused."""
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,6 +76,16 @@ def test_many_exemptions_come_in_pages_and_are_found_by_what_they_mention(audito
     assert "e-042" in text_of(found)
     assert "Show all" in text_of(found)
     assert text_of(get(auditor, page + "?q=nobody")).count("None mentions that.") == 2
+
+
+def test_who_ends_an_exemption_comes_back_to_the_search_and_the_page(operator: Client) -> None:
+    page = "/admin/policies/pauses/"
+    publish_all(*[make_exemption(f"e-{number:03}") for number in range(102)])
+    shown = get(operator, page + "?q=e-&p=2").content.decode()
+    end = html.unescape(re.findall(r'href="([^"]*end-exemption[^"]*)"', shown)[0])
+    assert get(operator, end).context["back"] == page + "?q=e-&p=2"
+    digest = get(operator, end).context["form"]["digest"].value()
+    assert operator.post(end, {"digest": digest, "reason": "over"}).headers["Location"] == page + "?q=e-&p=2"
 
 
 def banner(client: Client) -> str:
