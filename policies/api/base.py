@@ -201,10 +201,6 @@ class ReadOnlyViewSet(Door, ListModelMixin, RetrieveModelMixin, GenericViewSet[A
             return self.detail_serializer_class
         return super().get_serializer_class()
 
-    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return one object."""
-        return super().retrieve(request, *args, **kwargs)
-
     def parameters_of(self, act: str) -> list[OpenApiParameter]:
         """Add the parameters of pages, and `fields`."""
         found = super().parameters_of(act)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import get_doc
 from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 
@@ -75,6 +76,13 @@ class Schema(AutoSchema):
     @property
     def _act(self) -> str:
         return getattr(self.view, "action", None) or self.method.lower()
+
+    def get_description(self) -> str:  # type: ignore[override] # spectacular gives no path and no method
+        """Return what an action says of itself; for one object of a list, what its serializer says that it is."""
+        if self._act == "retrieve":
+            view: Any = self.view
+            return get_doc(view.get_serializer_class())
+        return super().get_description()
 
     def _get_pagination_parameters(self) -> list[Any]:
         return []
