@@ -29,7 +29,7 @@ class Which(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         because: why a canary takes the Pod, and what is out of force.
         shadows: the shadow Assignments, whose rule sets are evaluated and recorded, but don't decide.
         passed_over: earlier Assignments that don't take the Pod, with the reasons.
-        hidden: later Assignments, shadow ones among them, that would match the Pod if no earlier one took it.
+        hidden: later Assignments, shadow ones among them, that match the Pod too.
     """
 
     pod: str
@@ -97,7 +97,7 @@ def lines_of(found: Which) -> Iterator[str]:
     yield from (f"  {said}" for said in found.because)
     yield from (f"  beside it, in shadow: {name}" for name in found.shadows)
     yield from (f"  not {each.name}: {'; '.join(each.why)}" for each in found.passed_over)
-    yield from (f"  {name} would match it too, but comes later in the order" for name in found.hidden)
+    yield from (f"  {name} matches it too, but comes later in the order" for name in found.hidden)
 
 
 def _why_not(

@@ -64,7 +64,7 @@ def test_it_says_which_one_takes_the_pod_and_why_not_those_before_it(server: Ser
         "shop/web-1 gets rule set web by Assignment of-live\n"
         "  beside it, in shadow: watched\n"
         "  not batch: schedulerName is default-scheduler, not batch\n"
-        "  rest would match it too, but comes later in the order\n"
+        "  rest matches it too, but comes later in the order\n"
     )
     assert server.asked == ["/api/v1/namespaces/shop/pods/web-1", "/api/v1/namespaces/shop"]
 

@@ -73,7 +73,7 @@ class TestThePage:
         assert "shop/web-1 gets rule set web by Assignment of-live" in said
         assert "with param team: shop" in said
         assert "batch the kind of its owner is none, not Job" in said
-        assert "These later Assignments would match the Pod too: rest" in said
+        assert "These Assignments match the Pod too, but come later in the order: rest" in said
 
     def test_says_of_a_pod_that_is_pasted_with_its_namespaces_labels(self, auditor: Client, server: Server) -> None:
         plain = text_of(auditor.post(PAGE, {"document": YAML}))

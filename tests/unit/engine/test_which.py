@@ -87,8 +87,8 @@ def test_each_that_is_passed_over_has_its_reason() -> None:
         "  not elsewhere: the namespace is shop, not bank\n"
         "  not canary: the Pod's workload drew 47, and 1 % are those below\n"
         "  not paused: it is out of force by Pause quiet\n"
-        "  behind would match it too, but comes later in the order\n"
-        "  watched-behind would match it too, but comes later in the order"
+        "  behind matches it too, but comes later in the order\n"
+        "  watched-behind matches it too, but comes later in the order"
     )
 
 
