@@ -123,9 +123,10 @@ def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
             continue
         of_first = first.setdefault((type(value), value.name), faults)
         if of_first is not faults:
-            twice = Fault("metadata.name", f"{value.name} is in these files twice")
-            faults.append(twice)
-            of_first += [] if twice in of_first else [twice]
+            several = Fault("metadata.name", f"{value.name} is in these files more than once")
+            faults.append(several)
+            if several not in of_first:
+                of_first.append(several)
         if isinstance(value, PriorityClass) and value.global_default:
             if default:
                 message = f"{value.name}: {default} is the global default as well, and Kubernetes allows only one"

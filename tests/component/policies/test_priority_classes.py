@@ -316,7 +316,7 @@ class TestFiles:
         assert not PriorityClass.objects.exists()
 
     def test_one_name_twice_is_refused(self, file: Path) -> None:
-        with pytest.raises(CommandError, match="web is in these files twice"):
+        with pytest.raises(CommandError, match="web is in these files more than once"):
             run("apply", str(file), str(file))
 
     def test_one_name_in_several_files_is_refused_with_each_place(self, file: Path, tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ class TestFiles:
             other.write_text("---\n" + file.read_text())
         with pytest.raises(CommandError) as caught:
             run("apply", *map(str, files))
-        places = re.findall(r"(\S+):(\d+): metadata.name: web is in these files twice", str(caught.value))
+        places = re.findall(r"(\S+):(\d+): metadata.name: web is in these files more than once", str(caught.value))
         assert [name for name, _ in places] == [str(each) for each in files]
 
     def test_applying_without_publishing_leaves_it_for_review(self, file: Path) -> None:
