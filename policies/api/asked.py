@@ -7,6 +7,8 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
+from policies.engine.documents import NO_MOMENT
+
 
 class Asked(serializers.Serializer[Any]):
     """A request body. Unknown members are refused, because a misspelt name would change what the request does."""
@@ -28,7 +30,7 @@ class Asked(serializers.Serializer[Any]):
 class MomentField(serializers.DateTimeField):
     """A time with its zone, as in documents: one without it may be meant otherwise than it would be read."""
 
-    default_error_messages = {"invalid": "must be a time with its zone, such as 2126-01-31T22:00:00Z"}
+    default_error_messages = {"invalid": NO_MOMENT}
 
     def enforce_timezone(self, value: datetime) -> datetime:
         """Refuse a time without a zone.

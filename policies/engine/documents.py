@@ -35,6 +35,8 @@ from policies.engine.ruleset import (
 from policies.engine.selectors import is_label_key, is_label_value
 
 _MAX_JSON_FAULTS = 100
+# What is said where `moment_of` finds no time.
+NO_MOMENT = "must be a time with its zone, such as 2126-01-31T22:00:00Z"
 NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SCHEDULER_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./:]*[A-Za-z0-9])?")
@@ -193,7 +195,7 @@ def _read_until(spec: Reader) -> str:
         return ""
     moment = moment_of(spec.text("until"))
     if moment is None:
-        spec.fault("until", "must be a time with its zone, such as 2026-12-31T18:00:00Z")
+        spec.fault("until", NO_MOMENT)
         return ""
     return moment.isoformat().replace("+00:00", "Z")
 

@@ -22,6 +22,7 @@ from policies.engine.cel import (
 from policies.engine.documents import (
     KUBERNETES_GROUP,
     NAME,
+    NO_MOMENT,
     envelope,
     moment_of,
     read_assignment,
@@ -397,7 +398,7 @@ def _read_test(value: object, path: str, faults: list[Fault]) -> RuleSetTest:
 
 def _check_time(text: str, reader: Reader) -> None:
     if moment_of(text) is None:
-        reader.fault("now", "must be a time with its zone, such as 2026-03-29T01:30:00Z")
+        reader.fault("now", NO_MOMENT)
 
 
 def _read_object(value: object, path: str, kind: type[Pod | Node | Namespace], faults: list[Fault]) -> Any:

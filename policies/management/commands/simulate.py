@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from policies import checking
 from policies.engine.decision import EPOCH, NOT_EVALUATED, Answer, CompiledRuleSet, decide
-from policies.engine.documents import moment_of
+from policies.engine.documents import NO_MOMENT, moment_of
 from policies.engine.errors import Fault, ObjectError, RuleSetError
 from policies.engine.objects.cluster_objects import MEMBERS, ClusterObjects
 from policies.engine.objects.namespace import Namespace
@@ -138,7 +138,7 @@ def _refuse_malformed(case: dict[str, Any]) -> None:
 def _read_time(value: Any) -> datetime:
     found = moment_of(value) if isinstance(value, str) else None
     if found is None:
-        message = "now: must be a time with its zone, such as 2026-03-29T01:30:00Z"
+        message = f"now: {NO_MOMENT}"
         raise ObjectError(message)
     return found
 
