@@ -22,7 +22,7 @@ class Place:
     """A server and its token; without a token, only calls that need none are possible."""
 
     server: str
-    token: str = field(default="", repr=False)  # a traceback may show it
+    token: str = field(default="", repr=False)  # a traceback may show a Place
     certificates: str = ""
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from berth.places import Place
 
 from berth import places, server
 from tests.unit.berth.conftest import Berth, Stub
@@ -409,3 +410,7 @@ def test_an_option_before_the_command_is_refused_with_its_place(
 
     assert (ran.code, stub.asked) == (1, [])
     assert f"stands after the command, such as: berth status {option}\n" in ran.err
+
+
+def test_a_place_in_a_traceback_does_not_show_its_token() -> None:
+    assert "geheim" not in repr(Place("https://berth.example", "geheim"))
