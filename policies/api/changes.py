@@ -227,12 +227,11 @@ class ChangeViewSet(ReadOnlyViewSet):
     def _act(self, request: Request, act: Callable[..., object], *, said_as: str = "text") -> Response:
         """Do an act whose body has only a reason; `said_as` is the name that `act` has for it.
 
-        `act` compares the digest that was looked at again, under its lock; without one it compares nothing.
+        `act` compares the digest that was looked at once more, under its lock; an empty one isn't compared.
         """
         said = asked_of(shapes.ReasonSerializer, request.data)["reason"]
         row = self._matched(request)
-        has_looked = self.action in _MATCHED or tags_of(request)
-        digest = expected_of(request, row.digest) if has_looked else ""
+        digest = expected_of(request, row.digest) if self.action in _MATCHED or tags_of(request) else ""
         act(change=row, by=by_of(request), expected_digest=digest, **{said_as: said})
         return answer(request, row)
 

@@ -42,18 +42,20 @@ def export(
             raise AbsentError([f"there is nothing to export called {', '.join(missing)}"])
     text = "---\n".join(manifests.to_yaml(document) for document in documents)
     if is_handed_out:
-        _record(text, by=by, change=change, documents=len(documents), kind=kind, names=sorted(wanted)[:_MOST_NAMED])
+        narrowed = {"kind": kind, "names": sorted(wanted)[:_MOST_NAMED]}
+        more = {"documents": len(documents)} | {name: value for name, value in narrowed.items() if value}
+        _record(text, by=by, change=change, more=more)
     return text
 
 
-def _record(text: str, *, by: By, change: int | None, **said: Any) -> None:
+def _record(text: str, *, by: By, change: int | None, more: dict[str, Any]) -> None:
     audit.record_event(
         audit.Kind.EXPORT,
         by=by,
         thing=("Documents", ""),
         change=change,
         digests=("", hashlib.sha256(text.encode()).hexdigest()),
-        more={name: value for name, value in said.items() if value or name == "documents"},
+        more=more,
     )
 
 

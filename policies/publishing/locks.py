@@ -9,7 +9,10 @@ from django.db import connection
 
 
 class Lock(IntEnum):
-    """The locks, each by its number in the database: "berth", and a digit."""
+    """The locks, each by its number in the database: the letters of "berth", and a digit.
+
+    During an update, processes of two versions run side by side: a number never changes, and none is used again.
+    """
 
     REVISIONS = 0x6265727468
     UNSIGNED_NOTES = 0x62657274681

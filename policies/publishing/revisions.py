@@ -104,7 +104,7 @@ def load_revision(number: int) -> engine.Revision | None:
 
 
 def has_revision(number: int, digest: str) -> bool:
-    """Return whether there is a Revision of this number that a record names by this digest.
+    """Return whether the Revision of this number has this digest, as stored or as its document is written now.
 
     Raises:
         msgspec.DecodeError: a newer Berth wrote the Revision of this number.

@@ -268,15 +268,15 @@ _ACTS = {
 def _add_pods(add: _Add) -> None:
     made = add("why", "Explain why a Pod is on its node, or Pending.")
     made.add_argument("pod", metavar="POD", help="NAME or NAMESPACE/NAME")
-    _namespace(made)
+    _add_namespace(made)
     made.add_argument("--uid", action=_NotEmpty, default="", help="the Pod's UID, if several Pods had the name")
     made = add("which", "Print which Assignment matches a Pod, and why earlier ones don't.")
     made.add_argument("pod", metavar="POD", help="NAME, NAMESPACE/NAME, or a file with the Pod: pod.yaml")
-    _namespace(made)
+    _add_namespace(made)
     made = add("simulate", "Print where Pods would be placed on the cluster as it is now, without changing anything.")
     made.add_argument("file", nargs="?", metavar="FILE", help="the manifest of a Pod, a Deployment or the like")
     made.add_argument("--live", default="", metavar="POD", help="a Pod in the cluster: NAME or NAMESPACE/NAME")
-    _namespace(made)
+    _add_namespace(made)
     made.add_argument("--pods", type=_count, default=1, metavar="N", help="the number of Pods (1)")
     made.add_argument(
         "--change", type=_number, metavar="N", help="also evaluate the rules that this Change would make live"
@@ -290,7 +290,7 @@ def _add_pods(add: _Add) -> None:
     made.add_argument("--every", type=_seconds, default=2.0, metavar="SECONDS", help="how often to ask (2)")
 
 
-def _namespace(made: ArgumentParser) -> None:
+def _add_namespace(made: ArgumentParser) -> None:
     made.add_argument(
         "--namespace", "-n", action=_NotEmpty, default="", help="the namespace, if POD is only a name (default)"
     )
