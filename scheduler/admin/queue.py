@@ -56,8 +56,8 @@ def _other(row: BinderState, now: datetime) -> dict[str, Any]:
 def _pod(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
     mark, kind = _MARKS.get(pod["state"], ("?", "unknown"))
     waited = now - datetime.fromisoformat(pod["since"])
-    # Binders of the former version don't write when a window opens.
-    until, opens = (
+    # Binders of the former version don't write when time may help.
+    until, helps = (
         datetime.fromisoformat(at) - now if at else timedelta() for at in (pod["until"], pod.get("opens_at"))
     )
     return {
@@ -66,7 +66,7 @@ def _pod(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
         "kind": kind,
         "waited": duration(waited.total_seconds()),
         "again": duration(until.total_seconds()) if until > timedelta() else "",
-        "opens": duration(opens.total_seconds()) if opens > timedelta() else "",
+        "helps": duration(helps.total_seconds()) if helps > timedelta() else "",
         "story": pod_url(pod["namespace"], pod["name"], pod["uid"]),
         "node": node_url(pod["nominated"]) if pod["nominated"] else "",
     }
