@@ -107,14 +107,16 @@ def _connected(target: Target, addresses: Sequence[str], left: Callable[[], floa
 
 def _reached(target: Target, addresses: Sequence[str], left: Callable[[], float]) -> socket.socket:
     """Connect to the first address that can be reached: of a name's several, some may be away, or of a network without a route."""
-    *others, last = addresses
-    for address in others:
+    faults: list[OSError] = []
+    for address in addresses:
+        # Half of the time that is left, so that one that doesn't answer leaves some to the next.
+        seconds = left() if address == addresses[-1] else left() / 2
         try:
-            # Half of the time that is left, so that one that doesn't answer leaves some to the next.
-            return socket.create_connection((address, target.port), timeout=left() / 2)
-        except OSError:
-            continue
-    return socket.create_connection((last, target.port), timeout=left())
+            return socket.create_connection((address, target.port), timeout=seconds)
+        except OSError as fault:
+            faults.append(fault)
+    # The system puts those without a route behind the others, whose faults say more.
+    raise faults[0]
 
 
 def _context(ca_file: str) -> ssl.SSLContext:

@@ -1,5 +1,7 @@
 """One request to a webhook, within its one deadline."""
 
+import errno
+import os
 import socket
 import ssl
 import time
@@ -49,6 +51,19 @@ def test_of_several_addresses_the_first_that_can_be_reached_is_sent_to() -> None
                 connection.recv(4_096)
                 connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
             assert sending.result() == Answer(204, "")
+
+
+def test_of_several_addresses_that_cannot_be_reached_the_fault_of_the_first_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faults = {"8.8.8.8": errno.ECONNREFUSED, "2001:4860:4860::8888": errno.ENETUNREACH}
+
+    def away(address: tuple[str, int], timeout: float) -> socket.socket:
+        raise OSError(faults[address[0]], os.strerror(faults[address[0]]))
+
+    monkeypatch.setattr(socket, "create_connection", away)
+    answer = post(read_url("https://receiver.example/hook"), list(faults), b"{}", {}, seconds=60)
+    assert answer == Answer(None, "can't be reached: Connection refused")
 
 
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
