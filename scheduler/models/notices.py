@@ -109,8 +109,9 @@ class Webhook(models.Model):
 class Delivery(models.Model):
     """A Notice for a webhook. The rows are the queue: waiting ones whose time has come are sent.
 
-    `body` is sent unchanged at each attempt, unless the webhook gets another format meanwhile. The sender first defers `next_at`, so that no
-    other process sends the delivery at the same time, and so that it is sent again if the sender ends before it has recorded the result.
+    `body` is sent unchanged at each attempt, unless the webhook gets another format meanwhile. The sender first defers
+    `next_at`, so that no other process sends the delivery at the same time, and so that it is sent again if the sender
+    ends before it has recorded the result.
     """
 
     class State(models.TextChoices):

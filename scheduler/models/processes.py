@@ -87,9 +87,10 @@ class BinderState(models.Model):
     """The queue of a scheduling process, as it last wrote it with its heartbeat; bounded, one row for each identity.
 
     `counts` has the number of Pods by state. `pods` are the longest waiting ones, each with namespace, name, uid,
-    scheduler, priority, state, attempts, since, until, opens_at, nominated and message; in UNSCHEDULABLE, time alone may
-    help a Pod at `opens_at`. `overcommitted` names nodes with more Pods than they have room for, `overcommits` counts how often one was found since the process started. `last_node` is the node that it
-    picked last: among equal nodes it picks the next one behind it.
+    scheduler, priority, state, attempts, since, until, opens_at, nominated and message; in UNSCHEDULABLE, time alone
+    may help a Pod at `opens_at`. `overcommitted` names nodes with more Pods than they have room for, `overcommits`
+    counts how often one was found since the process started. `last_node` is the node that it picked last: among equal
+    nodes it picks the next one behind it.
     """
 
     identity = models.TextField(primary_key=True, help_text="in the Lease: host and state folder")

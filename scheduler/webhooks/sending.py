@@ -64,7 +64,10 @@ def post(
     ca_file: str = "",
     clock: Callable[[], float] = time.monotonic,
 ) -> Answer:
-    """Send a body to a target at the first of its addresses that can be connected to; `ca_file` has CAs that are trusted beside the system's."""
+    """Send a body to a target at the first of its addresses that can be connected to.
+
+    `ca_file` has CAs that are trusted beside the system's.
+    """
     deadline = clock() + seconds
 
     def left() -> float:
@@ -106,7 +109,10 @@ def _connected(target: Target, addresses: Sequence[str], left: Callable[[], floa
 
 
 def _reached(target: Target, addresses: Sequence[str], left: Callable[[], float]) -> socket.socket:
-    """Connect to the first address that can be reached: of a name's several, some may be away, or of a network without a route."""
+    """Connect to the first address that can be reached.
+
+    Of a name's several, some may be away, or of a network without a route.
+    """
     faults: list[OSError] = []
     for address in addresses:
         # Half of the time that is left, so that one that doesn't answer leaves some to the next.

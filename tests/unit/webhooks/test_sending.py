@@ -32,6 +32,7 @@ def test_a_certificate_is_valid_for_its_name_with_a_dot_at_the_end_too(tmp_path:
     context.load_cert_chain(write(tmp_path / "receiver.pem", certificate + key))
     trusted = str(write(tmp_path / "ca.pem", ours.pem))
     with socket.create_server(("127.0.0.1", 0)) as receiver, ThreadPoolExecutor(1) as others:
+        receiver.settimeout(10)
         target = read_url(f"https://hooks.team.svc.cluster.local.:{receiver.getsockname()[1]}/hook")
         sending = others.submit(post, target, ["127.0.0.1"], b"{}", {}, seconds=60, ca_file=trusted)
         plain, _ = receiver.accept()
@@ -43,6 +44,7 @@ def test_a_certificate_is_valid_for_its_name_with_a_dot_at_the_end_too(tmp_path:
 
 def test_of_several_addresses_the_first_that_can_be_reached_is_sent_to() -> None:
     with socket.create_server(("127.0.0.2", 0)) as receiver:
+        receiver.settimeout(10)
         target = read_url(f"http://receiver.example:{receiver.getsockname()[1]}/hook")
         with ThreadPoolExecutor(1) as others:
             sending = others.submit(post, target, ["127.0.0.1", "127.0.0.2"], b"{}", {}, seconds=60)
