@@ -139,7 +139,10 @@ def _note(taken: _Taken, answer: Answer, now: datetime) -> None:
         # First, as everywhere: whoever takes a delivery, or removes a webhook, locks the webhook before its deliveries.
         Webhook.objects.select_for_update().filter(pk=hook.pk).first()
         mine = Delivery.objects.filter(pk=row.pk, attempts=row.attempts)
-        if not mine.update(state=state, status=answer.status, said=said, next_at=now + (after or timedelta())):
+        # What was sent, although the webhook got another format meanwhile; what is tried again is sent in that.
+        body = F("body") if state == Delivery.State.WAITING else row.body
+        next_at = now + (after or timedelta())
+        if not mine.update(state=state, status=answer.status, said=said, next_at=next_at, body=body):
             return  # its lease ended while this process stood still: another has sent it, and holds the webhook
         # Whoever changes the webhook, or sends by hand after failures, ends the lease: this result is of what was before.
         Webhook.objects.filter(pk=hook.pk, held_until=taken.until).update(

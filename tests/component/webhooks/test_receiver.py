@@ -335,6 +335,31 @@ def test_what_waits_or_is_sent_again_is_in_the_format_that_the_webhook_has_by_th
     assert json.loads(Delivery.objects.order_by("pk")[0].body) == before, "the log has what was sent"
 
 
+@pytest.mark.parametrize(("does", "state"), [("ok", State.DELIVERED), ("fail", State.FAILED)])
+def test_the_log_has_what_arrived_though_the_webhook_got_another_format_while_it_was_sent(
+    receiver: Receiver, does: str, state: str
+) -> None:
+    row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
+    waiting(row, 1)
+    receiver.does(does)
+    Delivery.objects.update(attempts=MOST_ATTEMPTS - 1)
+    (taken,) = queue._take(clock.now)
+    change_webhook(Webhook.objects.get(), Wanted("ci", "", (), "slack"), by="root", expected_digest="")
+    queue._note(taken, queue._send(taken), clock.now)
+    (arrived,) = receiver.taken()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, json.loads(delivery.body)) == (state, arrived["body"])
+
+
+def test_a_failed_attempt_in_the_former_format_is_repeated_in_the_new_one() -> None:
+    row, clock = hook("http://127.0.0.1:9/in"), Clock()
+    waiting(row, 1)
+    (taken,) = queue._take(clock.now)
+    change_webhook(Webhook.objects.get(), Wanted("ci", "", (), "slack"), by="root", expected_digest="")
+    queue._note(taken, queue._send(taken), clock.now)
+    assert json.loads(Delivery.objects.get().body)["text"] == "s"
+
+
 def test_what_is_sent_by_hand_ends_the_rest_of_a_webhook_that_failed(receiver: Receiver) -> None:
     row, clock = hook(f"http://127.0.0.1:{receiver.port}/in"), Clock()
     for number in (1, 2):
