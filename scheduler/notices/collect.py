@@ -113,7 +113,9 @@ def _more(event: AuditEvent) -> Mapping[str, Any]:
 
 
 def _write(mark: NoticeMark, drafts: Sequence[table.Draft], now: datetime) -> int:
-    hooks = list(Webhook.objects.filter(is_active=True)) if drafts else []
+    # Locked, so that whoever gives one another format rewrites these deliveries, too.
+    active = Webhook.objects.select_for_update().filter(is_active=True).order_by("pk")
+    hooks = list(active) if drafts else []
     for draft in drafts:
         mark.last_number += 1
         kind, name = draft.thing

@@ -1,5 +1,6 @@
 """Notices of what people do and of what begins to hold: numbered without a gap, in the inboxes of those whom they concern."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ import msgspec
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db import connection, transaction
 from django.test import Client
 from django.utils import timezone
 
@@ -16,11 +18,12 @@ from scheduler.ledger.events import append_events
 from scheduler.models import DecisionGap, Delivery, InboxEntry, Notice, ShadowCount, Webhook
 from scheduler.notices import collect, conditions
 from scheduler.notices.pruning import prune_notices
-from scheduler.webhooks.keeping import Wanted, make_webhook
+from scheduler.webhooks.keeping import Wanted, change_webhook, make_webhook
 from tests.builders import make_pause, make_priority_class, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.people import person
 from tests.component.policies.test_changes import A, B, C, do, opened
+from tests.component.policies.test_changes_at_once import somebody_waits, until
 from tests.component.policies.test_priority_classes import seen
 
 pytestmark = pytest.mark.django_db
@@ -182,6 +185,28 @@ def test_a_webhook_gets_the_kinds_that_it_asked_for_unless_it_is_off(people: dic
     assert msgspec.json.decode(Delivery.objects.get().body)["number"] == notice.number
     assert Webhook.objects.count() == 3
     assert {some.host, off.host} == {"https://a.example"}
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer: nothing waits for another's row")
+@pytest.mark.django_db(transaction=True)
+def test_a_notice_that_is_made_while_its_webhook_gets_another_format_is_in_that() -> None:
+    told()
+    row, _ = make_webhook(Wanted("all", "https://a.example", ()), by="root", now=timezone.now())
+    DecisionGap.objects.create(process="a", first=1, last=1, at=timezone.now(), reason="gone", may_return=True)
+
+    def tell() -> None:
+        try:
+            collect.note_conditions(timezone.now())
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as others:
+        with transaction.atomic():
+            change_webhook(row, Wanted("all", "", (), "slack"), by="root", expected_digest="")
+            telling = others.submit(tell)
+            until(somebody_waits)
+        telling.result()
+    assert "blocks" in msgspec.json.decode(Delivery.objects.get().body)
 
 
 def test_each_of_very_many_webhooks_gets_a_notice(people: dict[str, User]) -> None:
