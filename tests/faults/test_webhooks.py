@@ -23,9 +23,9 @@ pytestmark = [
 BETWEEN = 20
 
 PREPARE = """
-import json
 from django.utils import timezone
 from scheduler.models import Delivery, Notice, Webhook
+from scheduler.webhooks.bodies import write_body
 from scheduler.webhooks.keeping import Wanted, make_webhook
 from scheduler.webhooks.sealing import seal
 now = timezone.now()
@@ -33,8 +33,9 @@ hook, _ = make_webhook(Wanted("ci", "{url}", (), "json"), by="root", now=now)
 Webhook.objects.filter(pk=hook.pk).update(sealed_secret=seal("{secret}"))
 for number in range(1, {notices} + 1):
     notice = Notice.objects.create(number=number, at=now, kind="published", sentence="s")
-    body = json.dumps({{"number": number}})
-    Delivery.objects.create(webhook=hook, notice=notice, kind="published", body=body, made_at=now, next_at=now)
+    delivery = Delivery(webhook=hook, notice=notice, kind="published", made_at=now, next_at=now)
+    write_body(delivery, hook)
+    delivery.save()
 """
 # The time of what the dead sender had taken, so that nobody has to wait for it.
 LEASE_ENDS = ("UPDATE scheduler_webhook SET held_until = NULL", "UPDATE scheduler_delivery SET next_at = now()")
