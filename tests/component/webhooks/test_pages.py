@@ -236,6 +236,8 @@ def test_no_delivery_is_said_to_be_tried_while_its_webhook_waits_after_a_failure
     assert re.findall(r"next try at (\S+) UTC", said) == [f"{now + timedelta(minutes=n):%H:%M:%S}" for n in (9, 5)]
     Webhook.objects.update(held_until=now - timedelta(minutes=5))
     assert "nothing else is sent before" not in text_of(get(root, page(row)))
+    Webhook.objects.update(is_active=False)
+    assert "next try at" not in text_of(get(root, page(row)))
 
 
 def test_what_is_sent_by_hand_to_a_webhook_that_is_off_is_said_to_wait(root: Client) -> None:
