@@ -132,7 +132,7 @@ def _text(explained: dict[str, Any]) -> str:
     head = f"{explained['at']} {explained['verb']}, Revision {explained['revision']}: {explained['summary']}."
     lines = [head, *(f"- {said}" for said in explained.get("chosenBy", ()))]
     helped = [rule for rule in explained.get("node", {}).get("rules", ()) if rule.get("remedy")]
-    # These say the same refusals, and what would change them.
+    # These say the same verdicts, and what would change them.
     said_again = {_verdict(rule) for rule in helped}
     lines += [f"- {rule['sentence']}" for rule in explained["rules"] if _verdict(rule) not in said_again]
     lines += [f"- {rule['sentence']}" for rule in helped]
@@ -149,8 +149,8 @@ def _text(explained: dict[str, Any]) -> str:
     return "\n".join([*lines, *_rows(explained["matrix"])])
 
 
-def _verdict(rule: dict[str, Any]) -> tuple[str, str, str]:
-    return rule["kind"], rule["rule"], rule.get("reason", "")
+def _verdict(rule: dict[str, Any]) -> tuple[str, str, str, int | None]:
+    return rule["kind"], rule["rule"], rule.get("reason", ""), rule.get("raw")
 
 
 def _told(story: Story) -> str:

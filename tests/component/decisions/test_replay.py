@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 
 from policies import publishing
 from policies.engine import scheduling
-from policies.engine.decision import CompiledRevision, decide
+from policies.engine.decision import CompiledRevision, CompiledRuleSet, decide
 from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.namespace import Namespace
 from policies.engine.objects.node import Node
@@ -668,6 +668,31 @@ def test_explain_says_a_refusal_of_one_node_once_with_what_would_change_it(one: 
     call_command("explain", "asked", "--node", refused, stdout=out)
     (refusal,) = [line for line in out.getvalue().splitlines() if f"refused {refused}:" in line]
     assert "It is true on" in refusal
+
+
+def test_explain_says_a_score_of_one_node_once_unless_another_was_recorded(history: History) -> None:
+    publish_all(make_rule_set(scores=[{"name": "long", "expression": "size(node.metadata.name)"}]), make_assignment())
+    revision = CompiledRevision(publishing.current_revision())
+    (rule_set,) = revision.rule_sets.values()
+    other = CompiledRuleSet(make_rule_set(scores=[{"name": "long", "expression": "-size(node.metadata.name)"}]))
+    snapshot = Snapshot.of([Node.from_json(make_node(name)) for name in ("n1", "n22")])
+    for name, made in (("same", rule_set), ("other", other)):
+        pod = Pod.from_json(make_pod(name))
+        answer = decide(made, Cycle(pod=pod, snapshot=snapshot, now=AT), snapshot.table.all_rows(), filtering=False)
+        about: dict[str, Any] = {"verb": "prioritize", "pod": pod, "now": AT, "names": ["n1", "n22"], "answer": answer}
+        by: dict[str, Any] = {"revision": revision, "snapshot": snapshot, "rule_set": rule_set}
+        history.recorder.record(NodesEntry(**about, **by, assignment=make_assignment()))
+    history.settle()
+    assert [again for _, again in scores_of_n1("same")] == [True]
+    assert scores_of_n1("other") == [(100, False), (0, True)]
+
+
+def scores_of_n1(pod: str) -> list[tuple[int, bool]]:
+    """Return the scores that `explain` says, and whether it says what the expression gave."""
+    out = io.StringIO()
+    call_command("explain", pod, "--node", "n1", stdout=out)
+    found = re.findall(r"- score long.* gives n1 (\d+) of 100(.*)", out.getvalue())
+    return [(int(score), "The expression gave" in rest) for score, rest in found]
 
 
 def test_explain_goes_on_without_a_snapshot_that_was_pruned(one: Decision) -> None:
