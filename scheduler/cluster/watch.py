@@ -98,6 +98,11 @@ class Reflector(Generic[T]):
         if self._thread.ident is not None:
             self._thread.join(timeout_seconds)
 
+    def stop(self) -> None:
+        """End the watch, and wait for the thread's end."""
+        self.ask_to_stop()
+        self.join()
+
     @property
     def ended(self) -> bool:
         """Whether its thread has ended, or was never started."""

@@ -53,5 +53,4 @@ def test_a_list_and_each_event_make_a_look_due() -> None:
         eventually(is_due, seconds=20, what="the list made a look due")
         eventually(lambda: PriorityClassLook.objects.get().asked >= 2, seconds=20, what="the event did, too")
     finally:
-        watch.ask_to_stop()
-        watch.join()
+        watch.stop()

@@ -100,8 +100,7 @@ def watching(
         try:
             yield seen
         finally:
-            seen.reflector.ask_to_stop()
-            seen.reflector.join()
+            seen.reflector.stop()
 
 
 def eventually(condition: Callable[[], bool], *, seconds: float = 10.0) -> bool:
@@ -284,8 +283,7 @@ def test_stopping_does_not_wait_for_the_server(tmp_path: Path) -> None:
     with watching(tmp_path, script) as seen:
         assert eventually(lambda: len(seen.versions_watched) == 1)
         started = time.monotonic()
-        seen.reflector.ask_to_stop()
-        seen.reflector.join()
+        seen.reflector.stop()
         assert time.monotonic() - started < 1.0
 
 
@@ -339,8 +337,7 @@ def test_a_handler_that_fails_does_not_end_the_watch(tmp_path: Path, caplog: pyt
         reflector = Reflector(client=client, kind=PODS, handler=handler)
         reflector.start()
         assert eventually(lambda: len(calls) == 2)
-        reflector.ask_to_stop()
-        reflector.join()
+        reflector.stop()
     assert "watch_broken" in caplog.text
 
 
@@ -429,6 +426,5 @@ def test_a_handler_that_fails_is_counted(tmp_path: Path) -> None:
             assert eventually(lambda: counts["broken"] >= 1)
             assert reflector.version == ""
         finally:
-            reflector.ask_to_stop()
-            reflector.join()
+            reflector.stop()
         assert reflector.ended
