@@ -67,7 +67,7 @@ def read_classes(client: Client) -> list[Found]:
     """
     # In one request, without pages: they are few, and a look must not hang for long.
     answer = client.get(path=PATH, timeout_seconds=_TIMEOUT_SECONDS)
-    return [found_of(item) for item in decoded(answer, type_=_List, context=PATH).items or ()]
+    return [found_of(item) for item in decoded(answer, type_=_List, context=f"GET {PATH}").items or ()]
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -277,7 +277,7 @@ class _Executor:
 
     def _post(self, body: Mapping[str, Any]) -> Found:
         answer = self._client.post(path=PATH, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS)
-        return found_of(decoded(answer, type_=dict[str, Any], context=PATH))
+        return found_of(decoded(answer, type_=dict[str, Any], context=f"POST {PATH}"))
 
     def _post_patiently(self, body: Mapping[str, Any]) -> Found:
         """Post a class that may become the global default just after the deletion of the former global default."""
@@ -289,14 +289,15 @@ class _Executor:
         return self._post(body)
 
     def _patch(self, found: Found, patch: Mapping[str, Any], query: Query | None = None) -> Found:
+        path = f"{PATH}/{found.name}"
         answer = self._client.patch(
-            path=f"{PATH}/{found.name}",
+            path=path,
             query=query,
             body=msgspec.json.encode(patch),
             content_type=MERGE_PATCH,
             timeout_seconds=_TIMEOUT_SECONDS,
         )
-        return found_of(decoded(answer, type_=dict[str, Any], context=PATH))
+        return found_of(decoded(answer, type_=dict[str, Any], context=f"PATCH {path}"))
 
     def _delete(self, found: Found) -> None:
         only_this = {"preconditions": {"uid": found.uid, "resourceVersion": found.resource_version}}

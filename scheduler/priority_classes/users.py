@@ -111,7 +111,7 @@ def read_users(client: Client, *, longest_seconds: float = LONGEST_SECONDS) -> t
     def pods() -> Iterator[_Pod]:
         seen = 0
         for page in client.list_pages(path=PODS.path, query=PODS.query):
-            items = decoded(page, type_=_Page, context=PODS.path).items or []
+            items = decoded(page, type_=_Page, context=f"GET {PODS.path}").items or []
             seen += len(items)
             yield from items
             if time.monotonic() > until:
