@@ -146,7 +146,7 @@ class Chunks:
 
 
 def put(came: bytes | bytearray, sink: Sink) -> None:
-    """Put bytes into a body.
+    """Put bytes into a sink.
 
     Raises:
         RefusedError: there are too many bytes.

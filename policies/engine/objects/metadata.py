@@ -7,8 +7,8 @@ import msgspec
 
 T = TypeVar("T")
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 # Integers of Kubernetes' sizes: a number that doesn't fit is refused when an object is decoded, as in Go.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 # The most characters and texts of a value that identical Pods share. Larger values aren't shared: shared ones outlive the Pods.
 MOST_SHARED_CHARACTERS = 2_048

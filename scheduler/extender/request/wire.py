@@ -6,10 +6,11 @@ under their Go names (NodeNames), and read case-insensitively. Kubernetes object
 
 from collections.abc import Sequence
 from itertools import starmap
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
+from policies.engine.objects.metadata import Int64
 from scheduler.cluster.nesting import bounded
 from scheduler.extender.request.node_bytes import MARK, MAX_NODES, Body, KnownNodes, Reading, SentNodes
 from scheduler.http_server.body import put
@@ -110,7 +111,7 @@ _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 # The range of Go's int64, the type of NumPDBViolations; larger numbers couldn't be answered either.
-_decode_number = msgspec.json.Decoder(Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]).decode
+_decode_number = msgspec.json.Decoder(Int64).decode
 _decode_names = msgspec.json.Decoder(list[str]).decode
 _encode = msgspec.json.Encoder().encode
 
