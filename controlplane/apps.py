@@ -1,4 +1,4 @@
-"""The project as an app: it creates the roles after every migration, and sets up connections to the database."""
+"""The project as an app: it creates the roles after every migration, and limits sessions of the database."""
 
 from django.apps import AppConfig, apps
 from django.conf import settings
@@ -12,12 +12,11 @@ class ControlplaneConfig(AppConfig):
     verbose_name = "Control plane"
 
     def ready(self) -> None:
-        """Register the checks and the creation of roles, set up connections to the database, and record changes of accounts."""
-        from controlplane import checks, lost_clients, roles, sqlite_reads
+        """Register the checks and the creation of roles, limit sessions of the database, and record changes of accounts."""
+        from controlplane import checks, lost_clients, roles
 
         checks.register_all()
         lost_clients.watch_sessions()
-        sqlite_reads.watch_connections()
         if apps.is_installed("django.contrib.admin") and not settings.SERVES_EXTENDER:
             from controlplane import account_events, accounts, doors
 

@@ -119,7 +119,7 @@ def _database(url: str) -> dict[str, object]:
     """Return Django's form of a database's URL."""
     if url.startswith("sqlite:///"):
         return {
-            "ENGINE": "django.db.backends.sqlite3",
+            "ENGINE": "controlplane.sqlite3",
             "NAME": url.removeprefix("sqlite:///"),
             "CONN_MAX_AGE": 600,  # opening a file takes 2.4 ms, most of it for Django's functions
             "OPTIONS": {
@@ -151,7 +151,7 @@ HISTORY_DATABASE = "default"
 if BERTH.history_database_url:
     HISTORY_DATABASE = "history"
     DATABASES[HISTORY_DATABASE] = _database(BERTH.history_database_url) | {"TEST": {"MIRROR": "default"}}
-if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
+if DATABASES["default"]["ENGINE"] == "controlplane.sqlite3":
     # A directory that can't be made is reported by the first query; commands that need no database go on.
     with contextlib.suppress(OSError):
         BERTH.state_dir.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,1 @@
+"""The database backend for SQLite, which `ENGINE` of the settings names."""
