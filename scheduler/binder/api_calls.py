@@ -62,6 +62,8 @@ _BINDING_THREADS = 4
 _COUNTING_THREADS = 2
 # The most Pods that wait for these threads: they take room on their nodes meanwhile, which kube-scheduler doesn't see.
 MOST_COUNTING = 16
+# When such a Pod's binding is sent again while another is: each may hang for a second while it has the lock.
+_COUNTING_AGAIN_SECONDS = 1.0
 
 # For each call. With the look-up that follows, it stays well below the 5 s between the end of one leader and the start of the next.
 BIND_TIMEOUT_SECONDS = 3.0
@@ -146,8 +148,9 @@ class APICalls:
         self._counted = counted
         self._work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
         self._counted_work: queues.SimpleQueue[Callable[[], None] | None] = queues.SimpleQueue()
-        # The Pods that these bind, or that wait for them, by UID.
+        # The Pods that these bind for the first time, or that wait for it, by UID; and those whose binding they send again.
         self._counting: set[str] = set()
+        self._counting_again: set[str] = set()
         self._unseen: set[str] = set()
         self._conditions_written: dict[str, Condition] = {}
         # Conditions that couldn't be written for now, by the Pod's UID; and those that got no answer.
@@ -213,7 +216,7 @@ class APICalls:
         if self._counted and binding.counting:
             bind_counted = partial(self._counted.bind, binding.pod, target, binding.counting, may_be_done=may_be_done)
             ready = self._if_leading(binding, may_be_done=may_be_done)
-            self._counting.add(binding.pod.uid)
+            (self._counting_again if may_be_done else self._counting).add(binding.pod.uid)
             self._counted_work.put(lambda: self._bind_counted(binding, ready, bind_counted))
             return
 
@@ -237,16 +240,18 @@ class APICalls:
         self, binding: _Binding, ready: Callable[[], bool], bind_counted: Callable[[], Outcome | Recount]
     ) -> None:
         """Bind a Pod whose rules count Pods, in a thread that may block."""
-        if not ready():
-            return
+        is_ready = True
         outcome: Outcome | Recount = Outcome.UNKNOWN
         try:
-            outcome = bind_counted()
+            is_ready = ready()
+            if is_ready:
+                outcome = bind_counted()
         finally:
-            self._tell(lambda now: self._on_counted(binding, outcome, now))
+            if is_ready:
+                self._tell(lambda now: self._on_counted(binding, outcome, now))
 
     def _on_counted(self, binding: _Binding, outcome: Outcome | Recount, now: float) -> None:
-        self._counting.discard(binding.pod.uid)
+        self._no_longer_counting(binding.pod)
         if isinstance(outcome, Outcome):
             self._on_outcome(binding, outcome, now)
             return
@@ -272,6 +277,9 @@ class APICalls:
                 self._no_longer_in_flight(binding.pod)
                 self.take_back(binding.pod.uid, now, placed_at=binding.decided_at)
                 continue
+            if binding.counting and self._counting_again:
+                self._send_later(binding, now + _COUNTING_AGAIN_SECONDS)
+                continue
             self._sent_again.add(binding.pod.uid)
             self._send(binding, may_be_done=True)
 
@@ -291,6 +299,10 @@ class APICalls:
     def may_count(self) -> bool:
         """Whether another Pod whose rules count Pods may be sent: its turn will come soon."""
         return len(self._counting) < MOST_COUNTING
+
+    def _no_longer_counting(self, pod: Pod) -> None:
+        self._counting.discard(pod.uid)
+        self._counting_again.discard(pod.uid)
 
     def _no_longer_in_flight(self, pod: Pod) -> None:
         self.in_flight.pop(pod.uid, None)
@@ -346,7 +358,7 @@ class APICalls:
 
     def _on_not_leading(self, binding: _Binding, now: float, *, may_be_done: bool) -> None:
         uid = binding.pod.uid
-        self._counting.discard(uid)
+        self._no_longer_counting(binding.pod)
         self._sent_again.discard(uid)
         if may_be_done and uid in self._queue:
             # The Pod may be bound in the API server, and the watch may be late. If the Pod were no longer counted on the node,

@@ -15,11 +15,12 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.binder.cycle import Placement
-from scheduler.cluster.bind import Outcome, Target, bind, bound_version, look_up, version_to_await
+from scheduler.cluster.bind import Outcome, Target, bind, bound_version, look_up, version_if_possible
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.cluster.versions import later
 from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.binding")
@@ -81,7 +82,7 @@ class CountedBindings:
             with self._lock.hold(LOCK_WAIT_SECONDS) as held:
                 found = self._bind_held(pod, target, counting, held, may_be_done=may_be_done)
         except (LockBusyError, APIError) as error:
-            # Whether other threads or another process have the lock changes from Pod to Pod.
+            # One text for both: who has the lock changes from Pod to Pod, and each change would be logged.
             if self._trouble.is_news("busy" if isinstance(error, LockBusyError) else str(error)):
                 logger.warning("the lock for rules that count Pods can't be acquired: %s", error)
             found = Recount.BUSY
@@ -100,8 +101,9 @@ class CountedBindings:
             if outcome is not Outcome.UNKNOWN:
                 return outcome
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
-            held.note = version_to_await(self._client, held.note, timeout_seconds=_TIMEOUT_SECONDS)
-            return Recount.BEHIND
+            held.note = version_if_possible(self._client, held.note, timeout_seconds=_TIMEOUT_SECONDS)
+            if held.note:
+                return Recount.BEHIND
         if not _still_passes(pod, target.node_name, counting, self._live.snapshot()):
             return Recount.NO_LONGER
         if not (self._lock.is_valid(held) and self._leads()):
@@ -112,8 +114,8 @@ class CountedBindings:
         return outcome
 
     def _leave_version(self, target: Target, held: Held) -> None:
-        """Let the next holder wait until it sees the Pod."""
-        held.note = bound_version(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
+        """Let the next holder wait until it sees the Pod, and those that were bound before."""
+        held.note = later(held.note, bound_version(self._client, target, timeout_seconds=_TIMEOUT_SECONDS))
 
 
 def _still_passes(pod: Pod, node_name: str, counting: CompiledRuleSet, snapshot: Snapshot) -> bool:

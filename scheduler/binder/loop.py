@@ -319,18 +319,23 @@ class Loop:
         waiting = self._queue.take(now)
         if waiting is None:
             return False
-        if self._may_send(waiting.pod):
-            with self._deciding():
+        with self._deciding():
+            if self._may_send(waiting.pod):
                 self._decide_or_say(waiting, now)
-        else:
-            self._queue.set_aside(waiting, now)
+            else:
+                self._queue.set_aside(waiting, now)
         return True
 
     def _may_send(self, pod: Pod) -> bool:
         """Return whether a Pod, once decided on, can be bound soon. Pods whose rules count Pods are bound one after another."""
         if self._api_calls.may_count or self._profile is None:
             return True
-        return not self._profile.counts_pods(pod, self._live.snapshot(), datetime.now(UTC))
+        try:
+            return not self._profile.counts_pods(pod, self._live.snapshot(), datetime.now(UTC))
+        except Exception:
+            # A fault in one Pod's data, which deciding on it will say: scheduling of other Pods must go on.
+            logger.exception("whether rules count for Pod %s/%s is unknown", pod.namespace, pod.name)
+            return True
 
     def _hear(self, now: float) -> None:
         while self._inbox:

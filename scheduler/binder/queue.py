@@ -1,7 +1,8 @@
 """The queue of the Pods that wait for Berth's own scheduler. Pure: time is an argument.
 
 Pods are taken by priority, then by how long ago they arrived or were refused. A refused Pod waits until an event that can help it,
-and at least until its backoff ends; a Pod whose binding failed waits for its backoff. Source of the order and of the times:
+and at least until its backoff ends; a Pod whose binding failed waits for its backoff. An active Pod can be set aside until others
+are bound. Source of the order and of the times:
 kube-scheduler v1.36.3 backend/queue/scheduling_queue.go and backoff_queue.go, framework/plugins/queuesort.
 """
 
@@ -70,7 +71,7 @@ class Waiting(msgspec.Struct):
     turn: int = 0
 
 
-# Its priority, negated, and `tried_at`: Pods are taken in this order. Its turn when it was entered, and its UID.
+# A Pod's negated priority and its `tried_at`, which are the order; then its `turn` at that moment, and its UID.
 _Entry = tuple[int, float, int, str]
 
 
@@ -145,7 +146,7 @@ class Queue:
 
     def set_aside(self, known: Waiting, now: float) -> None:
         """Put back a Pod that was taken and not tried: it waits for `bring_back`, and keeps its place."""
-        self._move(known, State.ACTIVE, now, heap=self._aside)
+        self._move(known, State.ACTIVE, now, aside=True)
 
     def bring_back(self) -> None:
         """Let the first of the Pods that were set aside be taken again."""
@@ -228,7 +229,7 @@ class Queue:
             _, _, uid = heapq.heappop(self._timed)
             self._move(self._pods[uid], State.ACTIVE, now)
 
-    def _move(self, known: Waiting, state: State, now: float, *, heap: list[_Entry] | None = None) -> None:
+    def _move(self, known: Waiting, state: State, now: float, *, aside: bool = False) -> None:
         self._leave(known)
         self._counts[known.state] -= 1
         self._counts[state] += 1
@@ -236,8 +237,8 @@ class Queue:
         known.state, known.turn, known.since = state, self._turns, now
         if state is State.ACTIVE:
             # The heap's smallest entry comes first, so the highest priority does.
-            entries = self._active if heap is None else heap
-            heapq.heappush(entries, (-known.pod.priority, known.tried_at, known.turn, known.pod.uid))
+            heap = self._aside if aside else self._active
+            heapq.heappush(heap, (-known.pod.priority, known.tried_at, known.turn, known.pod.uid))
         elif state is State.BACKOFF:
             heapq.heappush(self._timed, (known.until, known.turn, known.pod.uid))
         elif state is State.UNSCHEDULABLE:

@@ -21,6 +21,7 @@ from scheduler.cluster.errors import (
     APINotFoundError,
     APIUnavailableError,
 )
+from scheduler.cluster.versions import number_of
 
 logger = logging.getLogger("berth.cluster")
 
@@ -198,10 +199,10 @@ def bound_version(client: Client, target: Target, *, timeout_seconds: float) -> 
         return ""
 
 
-def version_to_await(client: Client, version: str, *, timeout_seconds: float) -> str:
-    """Return the resourceVersion of a Pod that another process left; "" if the API server can't have given it.
+def version_if_possible(client: Client, version: str, *, timeout_seconds: float) -> str:
+    """Return a resourceVersion that was waited for in vain; "" if it is none that the API server has given to a Pod.
 
-    So it is after the Lease that holds it was copied from another cluster, such as with a backup.
+    That happens if the Lease that names it was copied from another cluster, for example with a backup.
     """
     try:
         answer = client.get(path="/api/v1/pods", query={"limit": "1"}, timeout_seconds=timeout_seconds)
@@ -209,7 +210,7 @@ def version_to_await(client: Client, version: str, *, timeout_seconds: float) ->
     except (APIError, msgspec.DecodeError) as error:
         logger.warning("the newest resourceVersion of the Pods can't be read: %s", error)
         return version
-    if version.isdecimal() and newest.isdecimal() and int(version) <= int(newest):
+    if number_of(newest) < 0 or 0 <= number_of(version) <= number_of(newest):
         return version
     logger.warning(
         "the Lease names the resourceVersion %.40s, but that of the Pods is %s: it is ignored", version, newest

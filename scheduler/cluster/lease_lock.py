@@ -82,10 +82,10 @@ class LeaseLock:
         self._jitter = SystemRandom()
         self._turn = threading.Condition()
         self._busy = False
-        # The threads that wait for their turn. The thread that had it would mostly be faster than those that have to wake up.
+        # The threads that wait, in the order in which they came: otherwise the thread that had the turn mostly gets it again.
         self._waiting: deque[int] = deque()
         self._held: Held | None = None
-        # Until then the threads of this process leave a released Lease to other processes, which look for it less often.
+        # Until then the threads of this process leave a released Lease to other processes, which look only every 10 to 30 ms.
         self._leaves_until = float("-inf")
 
     @contextmanager
@@ -132,7 +132,7 @@ class LeaseLock:
             self._held = None
             self._release(held)
         with self._turn:
-            if self._waiting:
+            if held is not None and self._waiting:
                 self._leaves_until = self._clock() + _POLL_SECONDS[1]
             self._end_turn()
 
@@ -151,7 +151,8 @@ class LeaseLock:
         return held
 
     def _acquire(self, deadline: float) -> Held:
-        if (left := self._leaves_until - self._clock()) > 0:
+        left = min(self._leaves_until, deadline) - self._clock()
+        if left > 0:
             time.sleep(left)
         while True:
             sent = self._clock()

@@ -19,6 +19,7 @@ from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import Client
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS, Kind
 from scheduler.cluster.reflection import Change, ChangeKind, Changes
+from scheduler.cluster.versions import number_of
 from scheduler.cluster.watch import JOIN_SECONDS, Reflector
 
 logger = logging.getLogger("berth.cluster")
@@ -159,13 +160,13 @@ class LiveSnapshot:
     def wait_for_pods_version(self, resource_version: str, timeout_seconds: float) -> bool:
         """Wait until all changes of Pods up to this resourceVersion are seen; False when the time is up.
 
-        Versions are compared as whole numbers (Kubernetes enhancement 5504); a version that isn't a number is never reached.
+        A version that isn't a number is never reached.
         """
-        if not resource_version.isdecimal():
+        wanted = number_of(resource_version)
+        if wanted < 0:
             return False
-        wanted = int(resource_version)
         with self._condition:
-            return self._condition.wait_for(lambda: _number(self._pods.version) >= wanted, timeout_seconds)
+            return self._condition.wait_for(lambda: number_of(self._pods.version) >= wanted, timeout_seconds)
 
     def age_seconds(self) -> float:
         """Return the time since the last sign of life of the most silent watch among Nodes, Pods and Namespaces.
@@ -297,7 +298,3 @@ def _event_of(change: Change[Pod]) -> PodEvent:
         pod.spec.node_name,
         change.resource_version,
     )
-
-
-def _number(resource_version: str) -> int:
-    return int(resource_version) if resource_version.isdecimal() else -1

@@ -23,12 +23,13 @@ from scheduler.cluster.bind import (
     Target,
     bind,
     bound_version,
-    version_to_await,
+    version_if_possible,
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
+from scheduler.cluster.versions import later
 from scheduler.extender.verbs.context import RequestContexts, has_other_labels
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import BINDINGS
@@ -202,9 +203,10 @@ class Binder:
 
     def _bind_held(self, asked: _Asked, counting: CompiledRuleSet, held: Held) -> Bound:
         if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
-            held.note = version_to_await(self._client, held.note, timeout_seconds=BIND_TIMEOUT_SECONDS)
-            BINDINGS.labels("behind").inc()
-            return Bound(BEHIND)
+            held.note = version_if_possible(self._client, held.note, timeout_seconds=BIND_TIMEOUT_SECONDS)
+            if held.note:
+                BINDINGS.labels("behind").inc()
+                return Bound(BEHIND)
         checked = self._count_again(asked, counting)
         if checked is None:
             return Bound(UNKNOWN_NODE)
@@ -216,7 +218,7 @@ class Binder:
         bound = self._bind(asked, checked)
         if not bound.error:
             target = msgspec.structs.replace(asked.target, decision=bound.decision)
-            held.note = bound_version(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
+            held.note = later(held.note, bound_version(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS))
         return bound
 
     def _count_again(self, asked: _Asked, counting: CompiledRuleSet) -> Checked | None:

@@ -147,6 +147,21 @@ class TestLoop:
         assert [may_be_done for _, _, may_be_done in counted.asked] == [False, True]
         assert world.loop.bound == 1
 
+    def test_bindings_that_hang_are_sent_again_one_at_a_time_and_leave_others_their_places(
+        self, world: World, counted: Counted
+    ) -> None:
+        served(world, most=1000)
+        counted.outcome = Outcome.UNKNOWN
+        for name in "abc":
+            world.pod(name, labels=APP)
+        world.turn(6)
+        world.now += LOOK_AGAIN_SECONDS
+        asked = len(counted.asked)
+        self.decide(world)
+        assert world.loop._api_calls.may_count
+        world.turn(1)
+        assert counted.asked[asked:] == [("a", "n1", True)]
+
     def test_a_process_that_leads_no_longer_asks_nobody(self, world: World, counted: Counted) -> None:
         world.pod("a", labels=APP)
         world.loop._heard.set()
@@ -172,12 +187,12 @@ class TestCountedBindings:
             return self.outcome
 
         monkeypatch.setattr(module, "bind", bind)
-        self.left = "later"
-        monkeypatch.setattr(module, "version_to_await", lambda _client, version, **_: self.left and version)
+        self.left, self.version = "60", "50"
+        monkeypatch.setattr(module, "version_if_possible", lambda _client, version, **_: self.left and version)
         monkeypatch.setattr(module, "look_up", lambda *_, **__: self.looked)
-        monkeypatch.setattr(module, "bound_version", lambda _client, target, **_: f"after {target.name}")
+        monkeypatch.setattr(module, "bound_version", lambda *_, **__: self.version)
         world = served(World(monkeypatch))
-        monkeypatch.setattr(world.live, "wait_for_pods_version", lambda version, _seconds: version == "seen")
+        monkeypatch.setattr(world.live, "wait_for_pods_version", lambda version, _seconds: version == "40")
         self.counted = CountedBindings(
             client=Client.connect(None),
             live=world.live,
@@ -201,14 +216,14 @@ class TestCountedBindings:
     ) -> None:
         world.pod("other", labels=APP, node="n1")
         assert self.ask(world) is Outcome.BOUND
-        assert (self.bound, lock.left) == (["a"], ["after a"])
+        assert (self.bound, lock.left) == (["a"], ["50"])
 
     def test_a_place_that_somebody_else_took_meanwhile_is_not_given_away_again(self, world: World, lock: Lock) -> None:
         for name in ("one", "two"):
             world.pod(name, labels=APP, node="n1")
-        lock.note = "seen"
+        lock.note = "40"
         assert self.ask(world) is Recount.NO_LONGER
-        assert (self.bound, lock.left) == ([], ["seen"])
+        assert (self.bound, lock.left) == ([], ["40"])
 
     def test_a_node_that_is_gone_is_not_bound_to(self, world: World) -> None:
         world.node("n1", deleted=True)
@@ -216,16 +231,24 @@ class TestCountedBindings:
         assert self.bound == []
 
     def test_the_pods_that_the_former_holder_bound_are_waited_for(self, world: World, lock: Lock) -> None:
-        lock.note = "later"
+        lock.note = "60"
         assert self.ask(world) is Recount.BEHIND
-        assert (self.bound, lock.left) == ([], ["later"])
+        assert (self.bound, lock.left) == ([], ["60"])
 
     def test_a_version_of_another_cluster_is_waited_for_once_and_not_left_to_the_next_holder(
         self, world: World, lock: Lock
     ) -> None:
-        lock.note, self.left = "later", ""
-        assert self.ask(world) is Recount.BEHIND
-        assert lock.left == [""]
+        lock.note, self.left = "60", ""
+        assert self.ask(world) is Outcome.BOUND
+        assert lock.left == ["50"]
+
+    @pytest.mark.parametrize("version", ["50", ""], ids=["earlier", "not read"])
+    def test_a_binding_found_done_leaves_the_later_version_of_another_holder(
+        self, world: World, lock: Lock, version: str
+    ) -> None:
+        lock.note, self.version, self.looked = "60", version, Outcome.BOUND
+        assert self.ask(world, may_be_done=True) is Outcome.BOUND
+        assert lock.left == ["60"]
 
     @pytest.mark.parametrize("error", [LockBusyError("busy"), APIError("away")])
     def test_a_lock_that_is_not_to_be_had_binds_nothing(self, world: World, lock: Lock, error: Exception) -> None:
@@ -257,13 +280,13 @@ class TestCountedBindings:
     ) -> None:
         self.looked = Outcome.BOUND
         assert self.ask(world, may_be_done=True) is Outcome.BOUND
-        assert lock.left == ["after a"]
+        assert lock.left == ["50"]
         self.looked = Outcome.UNKNOWN
         assert self.ask(world, may_be_done=True) is Outcome.BOUND
         assert self.bound == ["a"]
 
     def test_a_binding_that_failed_leaves_the_former_note(self, world: World, lock: Lock) -> None:
-        lock.note = "seen"
+        lock.note = "40"
         self.outcome = Outcome.DENIED
         assert self.ask(world) is Outcome.DENIED
-        assert lock.left == ["seen"]
+        assert lock.left == ["40"]

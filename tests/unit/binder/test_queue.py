@@ -298,6 +298,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def take(self) -> None:
+        self.bring_all_back()
         ready = [waiting for waiting in self.queue.waiting() if waiting.state is State.ACTIVE]
         found = self.queue.take(self.now)
         if found is None:
@@ -307,6 +308,19 @@ class Machine(RuleBasedStateMachine):
         assert all(found.pod.priority >= waiting.pod.priority for waiting in ready)
         assert self.now >= self.ready_after.get(found.pod.name, 0.0)
         self.taken.add(found.pod.name)
+
+    @rule(name=names)
+    def set_aside(self, name: str) -> None:
+        if name in self.taken:
+            found = self.queue.get(name)
+            assert found is not None
+            self.queue.set_aside(found, self.now)
+            self.taken.discard(name)
+
+    @rule()
+    def bring_all_back(self) -> None:
+        for _ in self.there:
+            self.queue.bring_back()
 
     @rule(name=names, requeued_by=st.sets(st.sampled_from(EVENTS)), failed=st.booleans())
     def put_back(self, name: str, requeued_by: set[str], failed: bool) -> None:
@@ -341,6 +355,7 @@ class Machine(RuleBasedStateMachine):
         for name in list(self.taken):
             self.queue.refuse(name, self.now, requeued_by=())
             self.taken.discard(name)
+        self.bring_all_back()
         left = {waiting.pod.name for waiting in self.queue.waiting() if waiting.state is not State.GATED}
         assert set(taken(self.queue, self.now + LONGEST_WAIT_SECONDS + 1)) == left
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from scheduler.cluster.bind import Outcome, Target, bind, look_up, version_to_await
+from scheduler.cluster.bind import Outcome, Target, bind, look_up, version_if_possible
 from scheduler.cluster.client import Client
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
 
@@ -127,22 +127,22 @@ class TestTarget:
             Target(**members)
 
 
-class TestVersionToAwait:
+class TestVersionIfPossible:
     @pytest.mark.parametrize(
         ("left", "found"),
-        [("7", "7"), ("41", "41"), ("42", ""), ("999999999999", ""), ("from a person", "")],
+        [("7", "7"), ("41", "41"), ("42", ""), ("999999999999", ""), ("9" * 5000, ""), ("from a person", "")],
     )
     def test_a_version_that_the_api_server_cannot_have_given_is_not_waited_for(
         self, tmp_path: Path, left: str, found: str
     ) -> None:
         with serving(lambda _: Answer(200, b'{"metadata":{"resourceVersion":"41"},"items":[]}')) as server:
             client = Client.connect(write_kubeconfig(tmp_path, server.url))
-            assert version_to_await(client, left, timeout_seconds=1) == found
+            assert version_if_possible(client, left, timeout_seconds=1) == found
         (request,) = server.requests
         assert (request.method, request.path, request.query) == ("GET", "/api/v1/pods", {"limit": "1"})
 
-    @pytest.mark.parametrize("answer", [status(403), status(503), Answer(200, b"no list")])
+    @pytest.mark.parametrize("answer", [status(403), status(503), Answer(200, b"no list"), Answer(200, b"{}")])
     def test_a_version_is_kept_while_the_api_server_does_not_say(self, tmp_path: Path, answer: Answer) -> None:
         with serving(lambda _: answer) as server:
             client = Client.connect(write_kubeconfig(tmp_path, server.url))
-            assert version_to_await(client, "42", timeout_seconds=1) == "42"
+            assert version_if_possible(client, "42", timeout_seconds=1) == "42"

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from random import Random
@@ -99,11 +100,12 @@ def hold_and_give_back(lock: LeaseLock) -> None:
 
 
 @contextmanager
-def sleeping(server: Server) -> Iterator[None]:
-    """Let time pass where the lock sleeps."""
+def sleeping(server: Server, meanwhile: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Let time pass where the lock sleeps, and something else happen in it."""
 
     def sleep(seconds: float) -> None:
         server.now += seconds
+        meanwhile()
 
     former = lease_lock.time.sleep
     lease_lock.time.sleep = sleep  # type: ignore[assignment]
@@ -285,9 +287,9 @@ class TestThreads:
         with lock.hold(1):
             thread = threading.Thread(target=second)
             thread.start()
-            while not lock._waiting:
-                pass
+            wait_for_a_thread(lock)
         thread.join(30)
+        assert not thread.is_alive()
         assert got.is_set()
         assert server.calls == ["get", "post", "put"]
 
@@ -296,10 +298,10 @@ class TestThreads:
         with lock.hold(1):
             thread = threading.Thread(target=hold_and_give_back, args=(lock,))
             thread.start()
-            while not lock._waiting:
-                pass
+            wait_for_a_thread(lock)
             server.now += LONGEST_HOLD_SECONDS + 0.1
         thread.join(30)
+        assert not thread.is_alive()
         assert server.calls == ["get", "post", "put", "get", "put", "put"]
 
     def test_a_thread_that_waits_comes_before_the_one_that_had_the_lock_and_wants_it_again(
@@ -315,21 +317,18 @@ class TestThreads:
         with lock.hold(1):
             thread = threading.Thread(target=second)
             thread.start()
-            while not lock._waiting:
-                pass
+            wait_for_a_thread(lock)
         with lock.hold(30):
             order.append("first again")
         thread.join(30)
+        assert not thread.is_alive()
         assert order == ["second", "first again"]
 
-    def test_another_process_has_it_before_the_next_thread_of_one_that_kept_it_for_long(
-        self, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_process_has_it_before_the_next_thread_of_one_that_kept_it_for_long(self, server: Server) -> None:
         one, other = server.lock("one"), server.lock("other")
         order: list[str] = []
 
-        def look_meanwhile(seconds: float) -> None:
-            server.now += seconds
+        def look() -> None:
             with other.hold(1):
                 order.append("other")
 
@@ -337,14 +336,15 @@ class TestThreads:
             with one.hold(30):
                 order.append("second thread")
 
-        monkeypatch.setattr(lease_lock.time, "sleep", look_meanwhile)
-        with one.hold(1):
-            thread = threading.Thread(target=second)
-            thread.start()
-            while not one._waiting:
-                pass
-            server.now += LONGEST_HOLD_SECONDS + 0.1
-        thread.join(30)
+        # Not by `monkeypatch`, which may be undone after the fixture `server`, and would leave its clock to other tests.
+        with sleeping(server, look):
+            with one.hold(1):
+                thread = threading.Thread(target=second)
+                thread.start()
+                wait_for_a_thread(one)
+                server.now += LONGEST_HOLD_SECONDS + 0.1
+            thread.join(30)
+        assert not thread.is_alive()
         assert order == ["other", "second thread"]
 
     def test_threads_of_one_process_wait_no_longer_than_asked(self, server: Server) -> None:
@@ -360,6 +360,7 @@ class TestThreads:
             thread.start()
             turns.waits.wait(30)
         thread.join(30)
+        assert not thread.is_alive()
         assert server.holder == ""
 
 
@@ -389,6 +390,13 @@ class TurnsOfTwo(threading.Condition):
         if self.waits.is_set() and threading.current_thread() is threading.main_thread():
             self._time_is_up.set()
             self._has_gone.wait(30)
+
+
+def wait_for_a_thread(lock: LeaseLock) -> None:
+    """Wait until another thread waits for its turn."""
+    until = time.monotonic() + 30
+    while not lock._waiting:  # without sleeping, which moves these tests' clock
+        assert time.monotonic() < until
 
 
 class Machine(RuleBasedStateMachine):

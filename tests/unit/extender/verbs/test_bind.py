@@ -13,7 +13,7 @@ from policies.engine.objects.pod import Pod
 from scheduler.cluster.bind import Target
 from scheduler.cluster.lease_lock import Held
 from scheduler.decisions.spool import SpoolFullError
-from scheduler.extender.verbs.bind import BEHIND, UNKNOWN_NODE, Binder, Checked
+from scheduler.extender.verbs.bind import BEHIND, BUSY, UNKNOWN_NODE, Binder, Checked
 from scheduler.extender.verbs.in_flight import InFlight
 from tests.builders import make_node, make_pod, make_rule_set
 from tests.unit.extender.verbs.test_handlers import StillCluster
@@ -81,9 +81,9 @@ class Contexts:
         return "decide", ""
 
 
-@pytest.mark.parametrize(("note", "left"), [("40", "40"), ("42", "")])
+@pytest.mark.parametrize(("note", "left", "error"), [("40", "40", BEHIND), ("42", "", BUSY)])
 def test_a_version_that_is_not_seen_in_time_is_left_to_the_next_holder_unless_it_is_of_another_cluster(
-    note: str, left: str
+    note: str, left: str, error: str
 ) -> None:
     held = Held(note, 9.0, "1", 0.0)
 
@@ -92,10 +92,13 @@ def test_a_version_that_is_not_seen_in_time_is_left_to_the_next_holder_unless_it
         def hold(self, _seconds: float) -> Iterator[Held]:
             yield held
 
+        def is_valid(self, _held: Held) -> bool:
+            return False
+
     live = Cluster(make_node("n1"))
     binder = Binder(client=Posts([]), live=live, in_flight=InFlight(), lock=Lock(), contexts=Contexts())  # type: ignore[arg-type]
     few = {"name": "few", "expression": "node.count({'app': 'x'}) < 2", "reason": "enough"}
     rule_set = CompiledRuleSet(make_rule_set("web", filters=[few]))
     pod, target = Pod.from_json(make_pod("p")), Target("default", "p", "u", "n1")
-    assert binder.bind(pod, target, rule_set, seen=live.snapshot(), now=NOW, record=lambda _: "").error == BEHIND
+    assert binder.bind(pod, target, rule_set, seen=live.snapshot(), now=NOW, record=lambda _: "").error == error
     assert held.note == left
