@@ -70,8 +70,8 @@ _CLASSIC: dict[str, type[Filter]] = {
 }
 
 _VOLUME_BINDING = (
-    "volumes are checked and bound by kube-scheduler (its plugin VolumeBinding) before it asks Berth, and by Berth's own "
-    "scheduler for every Pod: leave it out"
+    "kube-scheduler checks and binds volumes itself (its plugin VolumeBinding), and Berth's own scheduler refuses Pods whose "
+    "claims aren't bound: leave it out"
 )
 
 # Classic name without a built-in -> what to use instead.

@@ -176,8 +176,8 @@ class TestImport:
             "kind": "must be Policy",
             "apiVersion": "must be v1",
             "predicate": "unknown member; did you mean predicates?",
-            "predicates[0].name": "CheckVolumeBinding has no counterpart: volumes are checked and bound by kube-scheduler "
-            "(its plugin VolumeBinding) before it asks Berth, and by Berth's own scheduler for every Pod: leave it out",
+            "predicates[0].name": "CheckVolumeBinding has no counterpart: kube-scheduler checks and binds volumes itself "
+            "(its plugin VolumeBinding), and Berth's own scheduler refuses Pods whose claims aren't bound: leave it out",
             "predicates[1].name": "no built-in is called PodFitResources; did you mean PodFitsResources?",
             "predicates[2].argument": "is needed: ServiceAffinity takes argument.serviceAffinity",
             "predicates[3].name": "is needed",

@@ -106,7 +106,7 @@ class TestNames:
             read_rule_set(rule_set_document(filters=[{"builtin": name}]))
         (fault,) = caught.value.faults
         assert fault.path == "spec.filters[0].builtin"
-        assert f"{name} is no built-in: volumes are checked and bound by kube-scheduler" in fault.message
+        assert f"{name} is no built-in: kube-scheduler checks and binds volumes itself" in fault.message
         assert "leave it out" in fault.message
 
     def test_general_predicates_are_spelled_out(self) -> None:

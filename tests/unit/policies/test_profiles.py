@@ -195,7 +195,7 @@ def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> N
         f"{head}.scores": "unknown member; did you mean score?",
         f"{head}.multiPoint.enabled[0].name": anothers,
         f"{head}.multiPoint.disabled[0].name": "no plugin is called NodePort; did you mean NodePorts?",
-        f"{head}.filter.enabled[0].name": "VolumeBinding has no counterpart: volumes are checked and bound by kube-scheduler",
+        f"{head}.filter.enabled[0].name": "VolumeBinding has no counterpart: kube-scheduler checks and binds volumes itself",
         f"{head}.filter.enabled[1].name": "ImageLocality has nothing to filter",
         f"{head}.filter.enabled[2].name": "is needed",
         f"{head}.score.enabled[0].name": "DynamicResources has no counterpart: devices are chosen by kube-scheduler",
