@@ -56,7 +56,7 @@ def _other(row: BinderState, now: datetime) -> dict[str, Any]:
 def _pod(pod: dict[str, Any], now: datetime) -> dict[str, Any]:
     mark, kind = _MARKS.get(pod["state"], ("?", "unknown"))
     waited = now - datetime.fromisoformat(pod["since"])
-    # Binders of the former version don't write when time may help.
+    # Binders of the former version don't write when time alone may let a Pod pass.
     until, helps = (
         datetime.fromisoformat(at) - now if at else timedelta() for at in (pod["until"], pod.get("opens_at"))
     )

@@ -62,7 +62,7 @@ def test_the_page_shows_each_pod_that_waits_with_its_state_reason_and_nominated_
     assert '<td data-label="overcommits found">' in shown
 
 
-def test_the_page_says_when_time_may_help_a_pod(auditor: Client) -> None:
+def test_the_page_says_when_time_alone_may_let_a_pod_pass(auditor: Client) -> None:
     now = datetime.now(UTC)
     pod = {
         **state().pods[0],
@@ -71,7 +71,7 @@ def test_the_page_says_when_time_may_help_a_pod(auditor: Client) -> None:
         "opens_at": (now + timedelta(hours=9)).isoformat(),
     }
     BinderState.objects.update(pods=[pod])
-    assert "unschedulable, time may help in 8 h" in text(auditor)
+    assert "unschedulable, time alone may let it pass in 8 h" in text(auditor)
 
 
 def test_the_page_says_when_nobody_schedules(auditor: Client) -> None:
