@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from django.db import DatabaseError, connection
@@ -64,7 +65,7 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._trouble = Trouble()
-        # When the queries began whose answers aren't all there yet.
+        # When the query began whose answer isn't all there yet.
         self._asked_at = math.inf
         # Number and digest of the last read Revision: a restored database can have a different one with the same number.
         self._seen: tuple[int, str] | None = None
@@ -159,9 +160,15 @@ class RevisionHolder:
     def _waiting(self) -> Iterator[None]:
         self._asked_at = time.monotonic()
         try:
-            yield
+            with connection.execute_wrapper(self._ask):
+                yield
         finally:
             self._asked_at = math.inf
+
+    def _ask(self, execute: Callable[..., Any], *query: Any) -> Any:
+        # Each query has its own time: all those for a large Revision may take long, without an outage.
+        self._asked_at = time.monotonic()
+        return execute(*query)
 
     def _number(self) -> int | None:
         return self.current.number if self.current else None

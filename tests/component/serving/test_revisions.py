@@ -170,6 +170,27 @@ def test_a_database_that_hangs_counts_as_unreachable_until_it_answers(
     assert (seen, holder.reachable) == ([True, True, False], True)
 
 
+def test_a_database_that_is_slow_at_each_of_several_queries_is_reachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish("one")
+    holder = make_holder(tmp_path)
+    seen: list[bool] = []
+    now = 1000.0
+
+    def slow(execute: Any, *query: Any) -> Any:
+        nonlocal now
+        now += revisions.HANGS_SECONDS - 1
+        seen.append(holder.reachable)
+        return execute(*query)
+
+    monkeypatch.setattr(revisions.time, "monotonic", lambda: now)
+    with revisions.connection.execute_wrapper(slow):
+        holder.poll()
+    assert len(seen) > 3
+    assert all(seen)
+
+
 def test_a_start_without_a_database_serves_what_was_kept_on_disk(tmp_path: Path) -> None:
     number = publish("one")
     make_holder(tmp_path).poll()
