@@ -115,14 +115,14 @@ def _reached(target: Target, addresses: Sequence[str], left: Callable[[], float]
     """
     faults: list[OSError] = []
     for address in addresses:
-        # Half of the time that is left, so that one that doesn't answer leaves some to the next.
-        seconds = left() if address == addresses[-1] else left() / 2
         try:
+            # Half of the time that is left, so that one that doesn't answer leaves some to the next.
+            seconds = left() if address == addresses[-1] else left() / 2
             return socket.create_connection((address, target.port), timeout=seconds)
         except OSError as fault:
             faults.append(fault)
-    # The system puts those without a route behind the others, whose faults say more.
-    raise faults[0]
+    # A refusal says more than silence. The system puts those without a route behind the others, whose faults say more.
+    raise next((fault for fault in faults if isinstance(fault, ConnectionError)), faults[0])
 
 
 def _context(ca_file: str) -> ssl.SSLContext:

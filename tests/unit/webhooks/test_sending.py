@@ -68,6 +68,38 @@ def test_of_several_addresses_that_cannot_be_reached_the_fault_of_the_first_is_s
     assert answer == Answer(None, "can't be reached: Connection refused")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (errno.ETIMEDOUT, errno.ECONNREFUSED, "can't be reached: Connection refused"),
+        (errno.ECONNREFUSED, errno.ETIMEDOUT, "can't be reached: Connection refused"),
+        (errno.ETIMEDOUT, errno.ENETUNREACH, "no answer within 60 s"),
+    ],
+)
+def test_of_several_addresses_a_refusal_is_said_before_silence(
+    first: int, second: int, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = {"8.8.8.8": first, "8.8.4.4": second}
+
+    def away(address: tuple[str, int], timeout: float) -> socket.socket:
+        raise OSError(faults[address[0]], os.strerror(faults[address[0]]))
+
+    monkeypatch.setattr(socket, "create_connection", away)
+    answer = post(read_url("https://receiver.example/hook"), list(faults), b"{}", {}, seconds=60)
+    assert answer == Answer(None, says)
+
+
+def test_a_refusal_is_said_although_no_time_is_left_for_the_next_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(address: tuple[str, int], timeout: float) -> socket.socket:
+        raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    target = read_url("https://receiver.example/hook")
+    readings = iter([0.0, 59.9])
+    answer = post(target, ["8.8.8.8", "8.8.4.4"], b"{}", {}, seconds=60, clock=lambda: next(readings, 60.0))
+    assert answer == Answer(None, "can't be reached: Connection refused")
+
+
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[str, float]] = []
 
