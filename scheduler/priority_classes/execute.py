@@ -66,8 +66,8 @@ def read_classes(client: Client) -> list[Found]:
         APIError: they can't be read.
     """
     # In one request, without pages: they are few, and a look must not hang for long.
-    answer = client.get(path=PATH, timeout_seconds=_TIMEOUT_SECONDS)
-    return [found_of(item) for item in decoded(answer, type_=_List, context=f"GET {PATH}").items or ()]
+    answer, context = client.get(path=PATH, timeout_seconds=_TIMEOUT_SECONDS), f"GET {PATH}"
+    return [found_of(item, context=context) for item in decoded(answer, type_=_List, context=context).items or ()]
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -91,8 +91,8 @@ class _Item(msgspec.Struct, rename="camel", frozen=True):
     description: str = ""
 
 
-def found_of(json: Mapping[str, Any]) -> Found:
-    """Return the parts of an API server's PriorityClass that Berth reads.
+def found_of(json: Mapping[str, Any], *, context: str) -> Found:
+    """Return the parts of an API server's PriorityClass that Berth reads; `context` says what was asked for.
 
     Raises:
         APIUnavailableError: the object isn't a PriorityClass.
@@ -100,7 +100,7 @@ def found_of(json: Mapping[str, Any]) -> Found:
     try:
         item = msgspec.convert(json, _Item)
     except msgspec.ValidationError as error:
-        message = f"{PATH}: the answer isn't what Kubernetes gives: {error}"
+        message = f"{context}: the answer isn't what Kubernetes gives: {error}"
         raise APIUnavailableError(message) from error
     metadata = item.metadata
     labels, annotations = metadata.labels or {}, metadata.annotations or {}
@@ -120,6 +120,10 @@ def found_of(json: Mapping[str, Any]) -> Found:
         refused_why=annotations.get(_REFUSED_WHY, ""),
         metadata={member: json["metadata"][member] for member in _CARRIED if json["metadata"].get(member)},
     )
+
+
+def _decoded(answer: bytes, *, context: str) -> Found:
+    return found_of(decoded(answer, type_=dict[str, Any], context=context), context=context)
 
 
 # Records that a class is about to be deleted and created again, and as what, so that a later process can finish it.
@@ -277,7 +281,7 @@ class _Executor:
 
     def _post(self, body: Mapping[str, Any]) -> Found:
         answer = self._client.post(path=PATH, body=msgspec.json.encode(body), timeout_seconds=_TIMEOUT_SECONDS)
-        return found_of(decoded(answer, type_=dict[str, Any], context=f"POST {PATH}"))
+        return _decoded(answer, context=f"POST {PATH}")
 
     def _post_patiently(self, body: Mapping[str, Any]) -> Found:
         """Post a class that may become the global default just after the deletion of the former global default."""
@@ -297,7 +301,7 @@ class _Executor:
             content_type=MERGE_PATCH,
             timeout_seconds=_TIMEOUT_SECONDS,
         )
-        return found_of(decoded(answer, type_=dict[str, Any], context=f"PATCH {path}"))
+        return _decoded(answer, context=f"PATCH {path}")
 
     def _delete(self, found: Found) -> None:
         only_this = {"preconditions": {"uid": found.uid, "resourceVersion": found.resource_version}}
