@@ -135,15 +135,36 @@ def test_a_machine_that_decides_one_in_a_turn_comes_to_the_same_end(
     plan(row)
     turns = 0
     while Backtest.objects.get(pk=row.pk).is_under_way:
-        # Each look at the clock takes a second, so time is up with the second Decision.
-        ticks = count()
-        monkeypatch.setattr(runs, "monotonic", lambda ticks=ticks: float(next(ticks)))
         before = runs.progress_of(row)
-        Worker(row.pk).work(until=2)
+        short_turn(row, monkeypatch)
         turns += 1
         assert runs.progress_of(row) - before <= 2
     assert turns > 40
     assert bytes(Backtest.objects.get(pk=row.pk).result) == whole
+
+
+def short_turn(row: Backtest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look at the clock takes a second, so time is up with the second Decision."""
+    ticks = count()
+    monkeypatch.setattr(runs, "monotonic", lambda: float(next(ticks)))
+    Worker(row.pk).work(until=2)
+
+
+def test_decisions_that_are_stored_after_the_plan_do_not_take_the_progress_beyond_the_total(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = Decision.objects.filter(pod_name__in=["p1", "p30"])
+    stored = list(late)
+    late.delete()
+    row = start_backtest(change=planting(), by="ops", span=Span())
+    plan(row)
+    Decision.objects.bulk_create(stored)
+    row.refresh_from_db()
+    while row.is_under_way:
+        short_turn(row, monkeypatch)
+        row.refresh_from_db()
+        assert runs.progress_of(row) <= row.total
+    assert runs.progress_of(row) == row.total == 76
 
 
 @pytest.mark.parametrize("days", [-1, 1])
