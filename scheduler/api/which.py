@@ -44,7 +44,7 @@ class WhichSerializer(serializers.Serializer[Any]):
     )
     passed_over = PassedOverSerializer(many=True)
     hidden = serializers.ListField(
-        child=serializers.CharField(), help_text="Assignments that match the Pod, too, but come later in the order"
+        child=serializers.CharField(), help_text="Assignments that match the Pod too, but come later in the order"
     )
 
 

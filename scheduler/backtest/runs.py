@@ -1,8 +1,8 @@
 """Runs backtests: starts them, divides them into chunks, decides these in several processes, combines the results, cancels.
 
-All state is in the database. A process takes a chunk, decides it, and writes its results at once; if its time is up before, it divides
-the chunk. If a process was killed, its chunk is taken again. A backtest stores its own input, and a chunk's results depend on that alone: so the result is the same, whichever
-process was killed and when.
+All state is in the database. A process takes a chunk, decides it, and writes its results at once; if its time is up before, it
+divides the chunk. If a process was killed, its chunk is taken again. A backtest stores its own input, and a chunk's results
+depend on that alone: so the result is the same, whichever process was killed and when.
 """
 
 import hashlib

@@ -8,7 +8,7 @@ from celery import bootsteps
 class WatchStep(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
     """Runs a watch in the worker's main process. Each of several workers has one, so its actions must be idempotent.
 
-    `obj` is what Celery stops, in a cold shutdown, too.
+    Celery calls `obj.stop()`, also in a cold shutdown.
     """
 
     requires = {"celery.worker.components:Pool"}

@@ -135,7 +135,7 @@ def _of_node(own: RuleSet | None, recorded: _Recorded, cycle: Cycle, node: str) 
 
 
 def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:
-    """Return each rule's verdicts, without the values it read from nodes: this takes no longer than reading the body.
+    """Return each rule's verdicts, without the values it read from nodes: no Snapshot is rebuilt for that.
 
     Args:
         decision: the Decision.

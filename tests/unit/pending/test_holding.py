@@ -118,7 +118,7 @@ def test_a_reason_of_any_length_becomes_one_that_a_database_takes() -> None:
     assert len(hold.reason) == 500
 
 
-def test_a_window_that_has_opened_is_not_said_to_open() -> None:
+def test_a_time_that_is_past_is_not_said() -> None:
     queued = {"state": "unschedulable", "until": None, "opens_at": (NOW - timedelta(seconds=1)).isoformat()}
     said = next_try(**(NOTHING | {"queued": queued}))
     assert said.endswith("else five minutes after the last try")
