@@ -43,6 +43,8 @@ def _read(name: str) -> FileText:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return FileText(visible(name), "", str(error))
+    if "\0" in text:
+        return FileText(visible(name), "", "it has null characters, as UTF-16 has; save it as UTF-8")
     return FileText(visible(name), text)
 
 
@@ -73,7 +75,7 @@ def _is_new(folder: Path, seen: set[str]) -> bool:
 
 def _is_document(path: str) -> bool:
     """Return whether a path is a file of documents. So is a dangling symlink: with --prune its documents would be removed."""
-    return Path(path).suffix in _ENDINGS and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110,PTH113 - no error where it can't be asked
+    return Path(path).suffix.lower() in _ENDINGS and (os.path.isfile(path) or not os.path.exists(path))  # noqa: PTH110,PTH113 - no error where it can't be asked
 
 
 def documents_of(path: Path) -> list[Located]:

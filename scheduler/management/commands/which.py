@@ -33,7 +33,7 @@ class Command(BerthCommand):
         del args
         asked: str = options["pod"]
         try:
-            found = _of_file(Path(asked)) if asked.endswith(_FILES) else which_of_cluster(asked)
+            found = _of_file(Path(asked)) if asked.lower().endswith(_FILES) else which_of_cluster(asked)
         except CommandError as error:
             raise self.refused(str(error), options["output"]) from error
         except (OSError, ValueError, AskedError) as error:

@@ -104,7 +104,8 @@ def test_a_file_whose_name_no_file_can_have_is_a_fault_in_printable_words(comman
 
 
 def test_both_commands_find_the_same_documents_in_a_folder(tmp_path: Path) -> None:
-    for name in ("b.yaml", "a.json", ".git/c.yaml", "..data/d.yml", "e.txt", "node_modules/f.yaml", "sub/g.yml"):
+    beside = (".git/c.yaml", "..data/d.yml", "e.txt", "node_modules/f.yaml")
+    for name in ("b.yaml", "a.json", "h.YAML", "sub/g.yml", *beside):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("{}")
     (tmp_path / "sub" / "again").symlink_to(tmp_path)
@@ -112,7 +113,18 @@ def test_both_commands_find_the_same_documents_in_a_folder(tmp_path: Path) -> No
     wrong: list[str] = []
     found = _files_of(str(tmp_path), wrong)
     assert found == [file.name for file in texts_of([str(tmp_path)])]
-    assert len(found) == 4
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize("command", [("lint",), ("plan", "--no-cluster"), ("apply",)])
+def test_a_file_with_null_characters_is_said_to_have_them(command: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_bytes("a: b\n".encode("utf-16-le"))
+    out = io.StringIO()
+    with pytest.raises(CommandError) as caught:
+        call_command(*command, str(file), stdout=out)
+    said = f"{out.getvalue()}{caught.value}"
+    assert f"{file}:1: can't be read: it has null" in said or f"{file}: not readable: it has null" in said
 
 
 def test_a_change_of_the_folder_where_one_is_has_a_title(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,12 @@ def test_a_file_of_json_may_be_indented_with_tabs(tmp_path: Path) -> None:
     assert run(str(path)).startswith("default/new gets rule set web by Assignment batch\n")
 
 
+def test_a_file_with_an_ending_in_capitals_is_no_name_of_a_pod(tmp_path: Path) -> None:
+    path = tmp_path / "pod.YAML"
+    path.write_text("metadata: {name: new}\nspec: {schedulerName: batch}\n")
+    assert run(str(path)).startswith("default/new gets rule set web by Assignment batch\n")
+
+
 @pytest.mark.parametrize(("pod", "says"), [("shop/gone", "shop/gone: "), ("none.json", "none.json:1: can't be read")])
 def test_a_pod_that_can_t_be_had_is_said(server: Server, pod: str, says: str) -> None:
     with pytest.raises(CommandError, match=says):
