@@ -65,7 +65,7 @@ def _which_lines(found: dict[str, Any]) -> Iterator[str]:
     for each in found.get("passed_over", ()):
         yield f"- {each['name']} doesn't: {'; '.join(each['why'])}"
     if found.get("hidden"):
-        yield f"! Would match too, but come later: {', '.join(found['hidden'])}"
+        yield f"! Match too, but come later in the order: {', '.join(found['hidden'])}"
     if found.get("shadows"):
         yield f"? Also evaluated, as shadows: {', '.join(found['shadows'])}"
 

@@ -156,7 +156,7 @@ def test_which_says_who_takes_it_and_why_others_dont(berth: Berth, stub: Stub) -
         "params": {"limit": 3},
         "because": [],
         "shadows": ["next"],
-        "hidden": [],
+        "hidden": ["rest", "last"],
         "passed_over": [{"name": "night", "why": ["namespace shop"]}],
     }
     stub.answer("GET", "/assignments/which", found)
@@ -165,6 +165,7 @@ def test_which_says_who_takes_it_and_why_others_dont(berth: Berth, stub: Stub) -
         "shop/web-1: Assignment shop matches, with rule set web (Revision 7).",
         "  limit = 3",
         "- night doesn't: namespace shop",
+        "! Match too, but come later in the order: rest, last",
         "? Also evaluated, as shadows: next",
     ]
 
