@@ -26,6 +26,8 @@ _SERVER_FAULT = 500
 # Messages of OpenSSL 3 and 1.1.
 _UNKNOWN_SIGNER = ("self-signed certificate", "self signed certificate", "issuer certificate", "the first certificate")
 _ANOTHER_TIME = ("certificate has expired", "certificate is not yet valid")
+# The POSTs that change nothing.
+_QUESTIONS = tuple(f"{_API}{path}" for path in ("/lint", "/changes/plan", "/assignments/which", "/scenario"))
 _MAYBE_DONE = "The server may have done it: look before you repeat it."
 _REMEDIES = {
     401: "The token is missing, wrong, expired or revoked: set BERTH_TOKEN, or `berth login` with a new one.",
@@ -163,10 +165,11 @@ class Server:
     def _answer(self, method: str, url: str, **asked: Any) -> Any:
         httpx = _httpx()
         never_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+        writes = _writes(method, url)
         try:
             answer = self._client.request(method, url, **asked)
         except httpx.TimeoutException as error:
-            told = "" if method == "GET" or isinstance(error, never_sent) else f" {_MAYBE_DONE}"
+            told = f" {_MAYBE_DONE}" if writes and not isinstance(error, never_sent) else ""
             message = f"{self.place.server} didn't answer in time ({method} {url}).{told}"
             raise NotReachedError(message) from error
         except httpx.InvalidURL as error:
@@ -174,11 +177,11 @@ class Server:
             raise CommandError(message) from error
         except httpx.HTTPError as error:
             said = str(error) or type(error).__name__
-            told = _remedy_of(said) if method == "GET" or isinstance(error, never_sent) else _MAYBE_DONE
+            told = _MAYBE_DONE if writes and not isinstance(error, never_sent) else _remedy_of(said)
             message = f"{self.place.server} can't be reached: {said}. {told}"
             raise NotReachedError(message) from error
         self._has_answered = True
-        self._told = (_MAYBE_DONE,) if answer.is_success and method != "GET" else self._told
+        self._told = (_MAYBE_DONE,) if answer.is_success and writes else self._told
         return answer
 
     def _json(self, answer: Any) -> Any:
@@ -196,6 +199,7 @@ class Server:
         return NotReachedError(f"{self.place.server} answers, but isn't Berth: {why}.", *self._told)
 
     def _refused(self, answer: Any) -> CommandError:
+        may_be_done = answer.status_code >= _SERVER_FAULT and _writes(answer.request.method, answer.request.url.path)
         try:
             problem = answer.json()
         except (ValueError, RecursionError):
@@ -209,7 +213,7 @@ class Server:
             remedies = [_REMEDIES[status]] if status == _TOO_LARGE else []
             lines = sentences_of(problem, status) if isinstance(problem, dict) and problem else []
             said = [line[:_MOST_QUOTED] for line in lines[:3]]
-            if answer.request.method != "GET" and status >= _SERVER_FAULT:
+            if may_be_done:
                 remedies.append(_MAYBE_DONE)
             return NotReachedError(f"{where}: it isn't Berth, or a proxy in front of Berth answered.", *said, *remedies)
         lines = sentences_of(problem, status)
@@ -219,9 +223,13 @@ class Server:
             lines.append(remedy)
         if status >= _SERVER_FAULT and (request := answer.headers.get("X-Request-ID", "")):
             lines.append(f"The server's log lines about it have request={request}.")
-        if status >= _SERVER_FAULT and answer.request.method != "GET":
+        if may_be_done:
             lines.append(_MAYBE_DONE)
         return (AwayError if status >= _SERVER_FAULT else CommandError)(*lines, faults=faults_of(problem))
+
+
+def _writes(method: str, path: str) -> bool:
+    return method != "GET" and not path.endswith(_QUESTIONS)
 
 
 def _without_host(url: str) -> str:

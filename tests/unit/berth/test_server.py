@@ -57,6 +57,29 @@ def test_an_act_whose_answer_cant_be_read_may_have_been_done(berth: Berth, stub:
     assert "may have done it" not in berth("status").err
 
 
+@pytest.mark.parametrize(("body", "status"), [("<html>moved</html>", 200), ("cut", 200), ("<html>away</html>", 504)])
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("/lint", ["lint", "FILE"]),
+        ("/changes/plan", ["plan", "FILE"]),
+        ("/changes/plan", ["diff", "FILE"]),
+        ("/assignments/which", ["which", "FILE"]),
+        ("/scenario", ["simulate", "--live", "shop/web-1"]),
+    ],
+)
+def test_a_question_changes_nothing_whatever_its_answer_is(
+    berth: Berth, stub: Stub, tmp_path: Path, path: str, arguments: list[str], body: str, status: int
+) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text("a: b\n")
+    stub.answer("POST", path, body, status, **({"Content_Length": "100"} if body == "cut" else {}))
+
+    ran = berth(*(str(file) if each == "FILE" else each for each in arguments))
+
+    assert (ran.code, len(stub.asked), "may have done it" in ran.err) == (3, 1, False)
+
+
 def test_an_act_that_was_never_sent_was_not_done(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERTH_SERVER", "http://127.0.0.1:1")
 
