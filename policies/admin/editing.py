@@ -61,6 +61,7 @@ class EditForm(RefusedForm):
     """A form for one thing, which saves into a Change."""
 
     seen_field = "loaded_digest"
+    advice = "Save again to overwrite their edit, or open it in another tab first."
     # The Change whose edit is shown; None where the live thing is shown. `EditingAdmin.get_form` sets it.
     loaded_from: Change | None = None
 

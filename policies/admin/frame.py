@@ -64,7 +64,6 @@ _AUDIT_KINDS = {"User": "Account", "Group": "Role"}
 MOST_WORDS = 100
 # The request attribute with the error that refused its save.
 _REFUSAL = "berth.refusal"
-_ADVICE = "Nothing is saved yet, and your input is below. Save again to overwrite their edit, or open it in another tab first."
 
 
 def refusal_of(request: HttpRequest) -> PublishingError | None:
@@ -76,8 +75,10 @@ def refusal_of(request: HttpRequest) -> PublishingError | None:
 class RefusedForm(ModelForm):
     """A form that shows why its previous save was refused. The next save replaces what the refusal tells of."""
 
-    # The hidden field with what its author saw when the page was opened.
+    # The hidden field with what its author saw, when the page was opened or since.
     seen_field: ClassVar[str]
+    # What to do about what somebody else saved.
+    advice: ClassVar[str]
     # The error that refused the previous save; the page's `get_form` sets it.
     refusal: PublishingError | None = None
 
@@ -91,7 +92,7 @@ class RefusedForm(ModelForm):
                 # What the messages compare with: somebody may have saved again since.
                 typed[self.add_prefix(self.seen_field)] = self.refusal.seen
                 self.data = typed
-                said = [*said, _ADVICE]
+                said = [*said, f"Nothing is saved yet, and your input is below. {self.advice}"]
             for line in said:
                 self.add_error(None, line)
         return cleaned

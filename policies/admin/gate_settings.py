@@ -64,6 +64,7 @@ class GateSettingAdmin(SettingAdmin):
             by=person(request),
             reason=typed["reason"],
             seen=typed["seen"],
+            told=typed["told"],
         )
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there

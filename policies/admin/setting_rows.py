@@ -19,9 +19,10 @@ from policies.publishing import fault_of_words
 
 
 class SettingForm(RefusedForm):
-    """A setting, the reason for it, and the newest setting when the page was opened."""
+    """A setting, the reason for it, the newest setting when the page was opened, and the one that a refusal told of since."""
 
-    seen_field = "seen"
+    seen_field = "told"
+    advice = "Save again to set yours after it."
     reason = LinesField(
         label="Reason",
         max_length=2000,
@@ -29,6 +30,7 @@ class SettingForm(RefusedForm):
         help_text="Kept in the list.",
     )
     seen = forms.IntegerField(label="", required=False, widget=forms.HiddenInput)
+    told = forms.IntegerField(label="", required=False, widget=forms.HiddenInput)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

@@ -61,19 +61,22 @@ def has_just_set(row: GateSetting | ReviewSetting, by: By, wanted: Mapping[str, 
     return same and row.set_by == name_of(by) and timezone.now() - row.set_at < SAME_CLICK
 
 
-def check_not_set_since(before: GateSetting | ReviewSetting, seen: int | None, said: str) -> None:
+def check_not_set_since(
+    before: GateSetting | ReviewSetting, seen: int | None, said: str, *, told: int | None = None
+) -> None:
     """Check that a setting isn't newer than those that a person saw.
 
     Args:
         before: the setting in force.
         seen: the newest setting of its kind when the page was opened, 0 for none; None compares nothing.
-        said: the setting in force, in words.
+        said: the setting in force, as a sentence.
+        told: the one setting that a refusal told that person of since.
 
     Raises:
         OvertakenError: it is newer.
     """
-    if seen is not None and before.pk > seen:
-        message = f"{before.set_by} set this since you opened the page: {said}."
+    if seen is not None and before.pk > seen and before.pk != told:
+        message = f"This was set since you opened the page, by {before.set_by}. {said}"
         raise OvertakenError([message], seen=str(before.pk))
 
 

@@ -369,11 +369,18 @@ def with_found(
 
 @transaction.atomic
 def set_gate_level(
-    *, rule_set: str, check: str, level: str, by: By, reason: str = "", seen: int | None = None
+    *,
+    rule_set: str,
+    check: str,
+    level: str,
+    by: By,
+    reason: str = "",
+    seen: int | None = None,
+    told: int | None = None,
 ) -> GateSetting:
     """Set the level of a check for Changes that touch a rule set; OFF leaves it to the installation. A form that is sent twice sets it once.
 
-    `seen` is the newest gate setting when that person looked, see `check_not_set_since`.
+    `seen` is the newest gate setting when that person looked, `told` one that they were told of since, see `check_not_set_since`.
 
     Raises:
         OvertakenError: somebody else set it since.
@@ -389,7 +396,7 @@ def set_gate_level(
     if before and has_just_set(before, by, {"level": level, "reason": reason}):
         return before
     if before:
-        check_not_set_since(before, seen, before.get_level_display())
+        check_not_set_since(before, seen, f"Effect of the check {check}: {before.get_level_display()}.", told=told)
     audit.record_event(
         audit.Kind.GATE_SET,
         by=by,

@@ -62,10 +62,11 @@ def set_review(
     roll_backs: bool = True,
     reason: str = "",
     seen: int | None = None,
+    told: int | None = None,
 ) -> ReviewSetting:
     """Set the approvals that all Changes, or those that touch a rule set, need from now on. A form that is sent twice sets them once.
 
-    `seen` is the newest review setting when that person looked, see `check_not_set_since`.
+    `seen` is the newest review setting when that person looked, `told` one that they were told of since, see `check_not_set_since`.
 
     Raises:
         OvertakenError: somebody else set them since.
@@ -92,7 +93,7 @@ def set_review(
     if before and has_just_set(before, by, wanted | {"reason": reason}):
         return before
     if before:
-        check_not_set_since(before, seen, sentence_of(before))
+        check_not_set_since(before, seen, f"Required approvals: {sentence_of(before)}.", told=told)
     former = audit.digest_of({name: getattr(before, name) for name in wanted}) if before else ""
     audit.record_event(
         audit.Kind.REVIEW_SET,

@@ -241,9 +241,14 @@ def test_a_review_setting_that_is_sent_twice_is_set_once_and_counts_again_where_
             "reviewsetting",
             {"approvals": "2", "group": "", "roll_backs": "on"},
             {"approvals": "1"},
-            "1 person who didn't edit it",
+            "Required approvals: 1 person who didn't edit it.",
         ),
-        ("gatesetting", {"check_name": "tests", "level": "blocking"}, {"level": "warning"}, "a warning"),
+        (
+            "gatesetting",
+            {"check_name": "tests", "level": "blocking"},
+            {"level": "warning"},
+            "Effect of the check tests: a warning.",
+        ),
     ],
 )
 def test_a_setting_is_not_set_over_one_that_was_made_since_the_page_was_opened(
@@ -257,13 +262,30 @@ def test_a_setting_is_not_set_over_one_that_was_made_since_the_page_was_opened(
     made = ReviewSetting if path == "reviewsetting" else GateSetting
     assert root.post(add, opened | other).status_code == 302
     refused = ann.post(add, opened)
-    assert f"root set this since you opened the page: {said}. Nothing is saved yet" in text_of(refused)
+    assert (
+        f"This was set since you opened the page, by root. {said} Nothing is saved yet, and your input is below. "
+        "Save again to set yours after it." in text_of(refused)
+    )
     assert made.objects.count() == AuditEvent.objects.filter(kind__endswith=".set").count() == 1
     assert ann.post(add, opened | {"rule_set": "data"}).status_code == 302, "of another thing"
     again = form_data(refused)
     assert again["reason"] == "r", "typed text isn't lost"
     assert ann.post(add, again).status_code == 302, "over what the refusal told of"
     assert made.objects.filter(rule_set="web").count() == 2
+
+
+def test_a_setting_of_which_a_refusal_tells_hides_no_other_that_was_made_since() -> None:
+    root, ann = signed_in("root", superuser=True), signed_in("ann", superuser=True)
+    for name in ("web", "data"):
+        RuleSet.objects.create(name=name)
+    add = "/admin/policies/gatesetting/add/"
+    data = {"check_name": "tests", "level": "blocking", "reason": "r", "seen": form_data(get(ann, add))["seen"]}
+    for name in ("data", "web"):
+        root.post(add, data | {"rule_set": name, "level": "warning"})
+    again = form_data(ann.post(add, data | {"rule_set": "web"}))
+    assert "by root. Effect of the check tests: a warning." in text_of(ann.post(add, again | {"rule_set": "data"}))
+    assert ann.post(add, again).status_code == 302
+    assert list(GateSetting.objects.filter(level="blocking").values_list("rule_set", flat=True)) == ["web"]
 
 
 def test_a_review_setting_that_nobody_can_meet_is_said_when_it_is_set() -> None:
