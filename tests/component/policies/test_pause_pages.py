@@ -88,6 +88,15 @@ def test_who_ends_an_exemption_comes_back_to_the_search_and_the_page(operator: C
     assert operator.post(end, {"digest": digest, "reason": "over"}).headers["Location"] == page + "?q=e-&p=2"
 
 
+def test_who_pauses_or_exempts_from_the_list_comes_back_to_the_search_and_the_page(operator: Client) -> None:
+    page = "/admin/policies/pauses/"
+    publish_all(*[make_exemption(f"e-{number:03}") for number in range(102)])
+    shown = get(operator, page + "?q=e-&p=2").content.decode()
+    for button in ("Pause everything…", "Add an Exemption…"):
+        link = html.unescape(re.findall(rf'href="([^"]*)">{button}', shown)[0])
+        assert get(operator, link).context["back"] == page + "?q=e-&p=2"
+
+
 def banner(client: Client) -> str:
     return get(client, "/admin/").content.decode().partition('id="suspensions"')[2].partition("</section>")[0]
 
