@@ -84,7 +84,8 @@ class _AccountForm(_Seen, UserChangeForm):  # type: ignore[misc] # Unfold has no
     def clean(self) -> dict[str, Any]:
         """Refuse to leave nobody who gives roles: only a command could make another."""
         cleaned = super().clean()
-        if lost := [name for name in _SUPERUSER if not cleaned.get(name)]:
+        was_superuser = all(self.initial.get(name) for name in _SUPERUSER)
+        if was_superuser and (lost := [name for name in _SUPERUSER if not cleaned.get(name)]):
             # Until this page is saved: of two superusers who lose their rights at once, the second would count the first.
             locks.take(Lock.SUPERUSERS)
             superusers = User.objects.filter(**dict.fromkeys(_SUPERUSER, True))

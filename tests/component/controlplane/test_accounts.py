@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from policies.models import AuditEvent
 from policies.origin import system_user
+from policies.publishing.locks import Lock
 from tests.component.pages import form_data, get, text_of
 from tests.component.policies.test_publishing import _at_once as at_once
 from tests.conftest import HTTPSClient
@@ -129,6 +130,20 @@ def test_the_last_superuser_stays_one(root: Client, right: str) -> None:
     assert getattr(account, right)
     User.objects.create(username="ann", is_staff=True, is_superuser=True)
     assert root.post(page, without).status_code == 302
+
+
+def test_only_a_superuser_who_loses_rights_is_saved_one_after_the_other(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Lock] = []
+    monkeypatch.setattr("policies.publishing.locks.take", taken.append)
+    for name, is_superuser in (("ann", False), ("bea", True)):
+        account = User.objects.create(username=name, is_staff=True, is_superuser=is_superuser)
+        page = f"/admin/auth/user/{account.pk}/change/"
+        fields = form_data(get(root, page)) | {"date_joined_0": "2026-01-01", "date_joined_1": "00:00"}
+        del fields["is_staff"]
+        assert root.post(page, fields).status_code == 302
+        assert taken == ([Lock.SUPERUSERS] if is_superuser else [])
 
 
 @pytest.mark.django_db(transaction=True)
