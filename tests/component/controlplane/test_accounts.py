@@ -15,7 +15,7 @@ from policies.models import AuditEvent
 from policies.origin import system_user
 from policies.publishing.locks import Lock
 from tests.component.pages import form_data, get, text_of
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 from tests.conftest import HTTPSClient
 
 pytestmark = pytest.mark.django_db

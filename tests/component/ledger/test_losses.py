@@ -21,7 +21,7 @@ from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import EVENTS
 from scheduler.models import DeadLetter, DecisionGap
 from tests.archives import check, packed, signed_anew, unpacked
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 from tests.ledgers import AT, SIGNER, Ledgered, faults, log_of, plant_event, unnoticed
 
 pytestmark = pytest.mark.django_db

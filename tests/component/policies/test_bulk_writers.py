@@ -7,7 +7,7 @@ from policies.models import Assignment, Change, Revision, RuleSet, RuleSetVersio
 from policies.publishing import PublishingError, parts
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import opened, publish, publish_all
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 
 pytestmark = pytest.mark.django_db
 

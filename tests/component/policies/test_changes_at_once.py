@@ -28,7 +28,7 @@ from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.people import person
 from tests.component.policies.test_changes import A, B, C, live, opened
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,7 +18,7 @@ from policies.models import Change, ClusterPriorityClass, PriorityClass, Priorit
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set, priority_class_document
 from tests.component.pages import opened, publish, publish_staged, stage
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 from tests.priority_server import PriorityServer
 
 pytestmark = pytest.mark.django_db

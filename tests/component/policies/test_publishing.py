@@ -1,11 +1,7 @@
 """Publishing: what becomes live, what stays, and what follows it."""
 
-import threading
-from collections.abc import Callable
-
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import connection
 
 from policies import publishing
 from policies.models import Assignment, PriorityClass, Revision, RuleSetVersion
@@ -103,24 +99,3 @@ def test_a_revision_names_its_maker_after_the_account_is_gone() -> None:
     user.delete()
     made = Revision.objects.get()
     assert (made.made_by, made.made_by_user) == ("alice", None)
-
-
-def _at_once(count: int, act: Callable[[int], object]) -> list[object]:
-    """Run `act(index)` in threads that begin together; give their results, refusals among them."""
-    barrier, results = threading.Barrier(count), [None] * count
-
-    def run(index: int) -> None:
-        barrier.wait()
-        try:
-            results[index] = act(index)
-        except publishing.PublishingError as error:
-            results[index] = error
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return results

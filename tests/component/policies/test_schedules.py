@@ -20,7 +20,7 @@ from tests.builders import make_assignment, make_exemption, make_pause, make_pri
 from tests.component.pages import get, publish_all
 from tests.component.policies.people import person
 from tests.component.policies.test_changes import A, B, C, do, filters_of, live, opened
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 
 pytestmark = pytest.mark.django_db
 

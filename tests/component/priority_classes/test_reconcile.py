@@ -19,7 +19,7 @@ from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, make_rule_set
 from tests.component.pages import publish, publish_staged, stage
 from tests.component.policies.test_changes_at_once import somebody_waits, until
-from tests.component.policies.test_publishing import _at_once as at_once
+from tests.component.threads import at_once
 from tests.priority_server import PriorityServer, stored
 
 pytestmark = pytest.mark.django_db
