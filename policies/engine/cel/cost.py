@@ -16,7 +16,7 @@ from policies.engine.cel.expression_split import Split, Subexpression, split
 from policies.engine.cel.functions import DECLARATIONS, FORM_LENGTH, MAX_DIGITS
 from policies.engine.cel.regex_cost import UNKNOWN, cost_of
 from policies.engine.cel.size_bounds import ANYTHING, KEY_LENGTH, NUMBER_LENGTH, ROOTS, SCALAR, Bound, joined, of_value
-from policies.engine.cel.syntax import CLOCK, Tree, children, constant_string, fault_at, unpack
+from policies.engine.cel.syntax import BOTH_ENDS, CLOCK, Tree, children, constant_string, fault_at, unpack
 from policies.engine.cel.vectors import OPERATORS
 from policies.engine.objects.node import Path
 
@@ -431,7 +431,8 @@ def _of_function(function: str, bounds: list[Bound]) -> _Priced:
     compared = _compared(length, bounds[1].length) if function in _SEARCHING_CALLS else 0.0
     if function not in _PIECE_CALLS:
         kept = Bound(length=max(length, NUMBER_LENGTH)) if function in _KEPT_CALLS else SCALAR
-        price = _PYTHON_CALL if function == "substring" and len(bounds) > 2 else _OTHER_CALL  # noqa: PLR2004 - with an end
+        is_ours = function == "substring" and len(bounds) == 1 + BOTH_ENDS  # the first is the text
+        price = _PYTHON_CALL if is_ours else _OTHER_CALL
         return price + max(_EACH_CHARACTER * sum(bound.length for bound in bounds), compared), kept
     if function == "split":
         return max(_EACH_PIECE * (length + 1), compared), Bound(length + 1, element=Bound(length=length))

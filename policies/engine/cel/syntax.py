@@ -54,7 +54,8 @@ ZONE, ZONE_OVERLOAD = "@zone", "berth_zone"
 PATTERN, PATTERN_OVERLOAD = "@pattern", "berth_pattern"
 # The member function that replaces substring(start, end), and its overload.
 SUBSTRING, SUBSTRING_OVERLOAD = "@substring", "berth_substring"
-_BOTH_ENDS = 2
+# How many arguments substring has with an end.
+BOTH_ENDS = 2
 # Far above the ids of a tree's own nodes.
 _NUMBERS = 10**6
 
@@ -346,7 +347,7 @@ def _foreign_patterns(expr: syntax_pb2.Expr, known: frozenset[str]) -> Iterator[
 def _substrings(expr: syntax_pb2.Expr) -> Iterator[syntax_pb2.Expr]:
     for child in children(expr):
         yield from _substrings(child)
-    if expr.call_expr.function == "substring" and len(expr.call_expr.args) == _BOTH_ENDS:
+    if expr.call_expr.function == "substring" and len(expr.call_expr.args) == BOTH_ENDS:
         yield expr
 
 
