@@ -73,7 +73,7 @@ _ELSEWHERE: Final[tuple[_Page, ...]] = (
     ("Dead letters", "report", "admin:scheduler_deadletter_changelist", "scheduler.view_deadletter"),
     ("Legal holds", "gavel", "legal_holds", "scheduler.view_legalhold"),
 )
-# Other beginnings of URLs under which a page of the sidebar is marked: of pages about one of its things.
+# Which page of the sidebar is marked on pages whose URLs begin otherwise than its own.
 _BELOW: Final[dict[str, tuple[str, ...]]] = {
     "admin:policies_ruleset_changelist": ("/admin/policies/rulesetversion/",),
     "admin:policies_priorityclass_changelist": ("/admin/scheduler/priority-classes/",),

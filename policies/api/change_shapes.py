@@ -141,7 +141,7 @@ class GateSerializer(serializers.Serializer[Any]):
 
 
 class ChangeDetailSerializer(ChangeSerializer):
-    """A Change with its edits and its state."""
+    """A Change with its edits, its state and its events."""
 
     edits = serializers.SerializerMethodField()
     changes = serializers.SerializerMethodField(help_text="what it changes, in sentences")

@@ -227,7 +227,7 @@ class ChangeViewSet(ReadOnlyViewSet):
     def _act(self, request: Request, act: Callable[..., object], *, said_as: str = "text") -> Response:
         """Do an act whose body has only a reason; `said_as` is the name that `act` has for it.
 
-        `act` compares the digest that was looked at once more, under its lock; an empty one isn't compared.
+        `act` compares the digest again, under its lock; an empty one isn't compared.
         """
         said = asked_of(shapes.ReasonSerializer, request.data)["reason"]
         row = self._matched(request)

@@ -49,7 +49,7 @@ class ThingViewSet(ReadOnlyViewSet):
         return _like(queryset, pattern) if pattern else queryset
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Return one object."""
+        """Return one object, with its digest as ETag."""
         # Before the object: the digest of a Revision made in between would let its reader overwrite what they haven't seen.
         digest = _live_digest((self.kind, kwargs["name"]))
         return tagged(super().retrieve(request, *args, **kwargs), digest)

@@ -288,7 +288,7 @@ def _verify(httpx: Any, place: Place) -> Any:
         # httpx would fail, with an error that names no file, where one of these names something that isn't there.
         if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
             return ssl.create_default_context()
-        # A machine may lack the public authorities that httpx brings; only its own certificates have a company's.
+        # A machine may lack the public authorities that httpx brings; a company's own authority is only among the system's.
         context = httpx.create_ssl_context()
         context.load_default_certs()
         return context
