@@ -83,7 +83,7 @@ class Need(msgspec.Struct, frozen=True):
         members: those who approved and are in the group.
         is_gone: whether the group no longer exists: it was renamed or deleted since.
         able: how many people of the group may approve; None where that doesn't matter.
-        leaves_out: whether `able` leaves out people of the group whose approval of this Change can't count.
+        left_out: whom of the group `able` leaves out since their approval of this Change can't count, in words; empty for nobody.
     """
 
     scope: str
@@ -92,7 +92,7 @@ class Need(msgspec.Struct, frozen=True):
     members: AbstractSet[str] = frozenset()
     is_gone: bool = False
     able: int | None = None
-    leaves_out: bool = False
+    left_out: str = ""
 
     @property
     def note(self) -> str:
@@ -102,7 +102,7 @@ class Need(msgspec.Struct, frozen=True):
         if self.able is None or self.able >= self.approvals:
             return ""
         who = f"Only {self.able}" if self.able else "Nobody"
-        others = ", not counting those who edited or published it" if self.leaves_out else ""
+        others = f", not counting {self.left_out}" if self.left_out else ""
         return f" {who} of {self.group} may approve{others}."
 
 

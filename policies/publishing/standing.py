@@ -232,7 +232,7 @@ def standing_of(change: Change, gate: gates.Gate | None = None) -> Standing:
             if name not in approved_by
         ),
         needed=max((need.approvals for need in needs if not need.group), default=0),
-        needs=tuple(_with_members(need, approvals, {*authors, urgent_by}) for need in needs if need.group),
+        needs=tuple(_with_members(need, approvals, authors, urgent_by) for need in needs if need.group),
         moved=tuple(moved),
         is_empty=not change.edits.exists(),
         urgent_by=urgent_by,
@@ -318,18 +318,18 @@ def _why_not(user: User | None) -> str:
     return "" if may(user, "policies.approve") else "that account may not approve Changes now"
 
 
-def _with_members(need: Need, approvals: Sequence[ChangeEvent], left_out: Collection[str]) -> Need:
+def _with_members(need: Need, approvals: Sequence[ChangeEvent], authors: Collection[str], urgent_by: str) -> Need:
     """Return a need with the approvers in its group and how many people may approve; without any, whether the group still exists.
 
-    `left_out` are the people whose approval can't count, since they edited the Change or published it in an emergency.
+    The approval of those who edited the Change, or published it in an emergency, can't count.
     """
     members = _members(need.group, approvals)
     is_gone = not members and not Group.objects.filter(name=need.group).exists()
     names = set(_able_of(need.group).values_list("username", flat=True))
-    able = names.difference(left_out)
-    return msgspec.structs.replace(
-        need, members=members, is_gone=is_gone, able=len(able), leaves_out=len(able) < len(names)
-    )
+    able = names.difference(authors, [urgent_by])
+    who = "those who edited or published it" if urgent_by else "those who edited it"
+    left_out = who if len(able) < len(names) else ""
+    return msgspec.structs.replace(need, members=members, is_gone=is_gone, able=len(able), left_out=left_out)
 
 
 def number_able(group: str) -> int:
