@@ -228,7 +228,6 @@ ACTS: dict[str, tuple[Callable[[], Act], list[str]]] = {
 }
 # What Berth's processes do by themselves, and what an act brings with it: no act of anybody's.
 BY_PROCESSES = {
-    "ask_gate": "what submitting brings with it; who asks for it by hand does run_gate",
     "take_gate": "a worker",
     "note_gate": "a worker",
     "end_gate": "a worker",
@@ -291,7 +290,7 @@ ONLY_READ = {
         "open_already",
         "open_changes_of",
         "open_edits",
-        "params_faults",
+        "parts_of_seen",
         "parts_of",
     ),
     *("priority_class_faults", "priority_class_state", "replaced_in_cluster", "results_of", "review_settings"),
@@ -369,7 +368,6 @@ def test_the_tables_hold_every_verb() -> None:
     asked = {name for name in functions if "by" in inspect.signature(getattr(publishing, name)).parameters}
     assert asked - ACTS.keys() == {
         "actor_of",
-        "ask_gate",
         "check_reach_of",
         "make_live",
         "name_of",

@@ -271,7 +271,7 @@ def test_all_faults_are_said_with_file_and_line_and_nothing_is_applied(manifest:
         ("kind: [RuleSet]", "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
         ("kind: {RuleSet: web}", "must be RuleSet, Assignment, PriorityClass, Pause or Exemption"),
         (manifests.to_yaml(assignment_document(rule_set="none")), "no rule set is called none"),
-        ("---\n".join([manifests.to_yaml(rule_set_document())] * 2), "twice"),
+        ("---\n".join([manifests.to_yaml(rule_set_document())] * 2), "more than once"),
     ],
 )
 def test_what_is_no_rule_document_is_refused(tmp_path: Path, text: str, said: str) -> None:
