@@ -25,7 +25,7 @@ from controlplane.statics import digest_of_statics
 from policies import publishing
 from policies.models import Change, Revision, RuleSet, RuleSetVersion
 from scheduler.models import Decision
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.controlplane.test_pages import make_decision
 from tests.component.pages import get, opened, publish, publish_all, text_of
 from tests.conftest import HTTPSClient
@@ -297,6 +297,7 @@ def test_keys_lead_to_what_somebody_sees_and_each_to_one_page(auditor: Client) -
     ],
 )
 def test_the_sidebar_marks_the_page_that_a_page_belongs_to(path: str, current: str) -> None:
+    publish_all(make_priority_class("batch"))
     client = HTTPSClient()
     client.force_login(User.objects.create_superuser("everything"))
     page = get(client, path)

@@ -334,10 +334,14 @@ class TestGoingLive:
     def test_a_command_sets_no_time_over_one_that_its_user_has_not_seen(self, alice: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
         later = f"{now + 2 * HOUR:%Y-%m-%dT%H:%M:%SZ}"
-        with pytest.raises(CommandError, match="Somebody changed the time of Change 1 since you looked at it"):
+        with pytest.raises(
+            CommandError, match=f"Somebody changed the time of Change {change.pk} since you looked at it"
+        ):
             call_command("change", "schedule", change.pk, at=later, seen_at="never")
         assert fresh(change).publish_at == now + HOUR
-        with pytest.raises(CommandError, match="--seen-at '2h' isn't a time: `change show 1 --output json` prints it"):
+        with pytest.raises(
+            CommandError, match=f"--seen-at '2h' isn't a time: `change show {change.pk} --output json` prints it"
+        ):
             call_command("change", "schedule", change.pk, at=later, seen_at="2h")
         with pytest.raises(CommandError, match="expire compares no time: --seen-at is for schedule alone"):
             call_command("change", "expire", change.pk, at=later, seen_at="never")
