@@ -308,34 +308,27 @@ _ACTS: dict[str, _Act] = {
 
 
 def _time_seen(change: Change, text: str) -> datetime | None:
-    """Decode the time that a Change had; None for never.
-
-    Raises:
-        CommandError: it isn't a time.
-    """
-    if text == "never":
-        return None
-    try:
-        return moment(text)
-    except ArgumentTypeError as error:
-        printed = f"`change show {change.pk} --output json` prints it as publish_at"
-        message = f"--seen-at {text!r} isn't a time: {printed}; never for null."
-        raise CommandError(message) from error
+    printed = f"`change show {change.pk} --output json` prints it as publish_at"
+    return _decoded(text, moment, f"--seen-at {text!r} isn't a time: {printed}; never for null.")
 
 
 def _time(text: str) -> datetime | None:
-    """Decode the time to set; None for never.
+    advice = "use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never"
+    return _decoded(text, moment_to_come, f"--at {text!r} isn't a time: {advice}.")
+
+
+def _decoded(text: str, decode: Callable[[str], datetime], fault: str) -> datetime | None:
+    """Decode a time; None for never.
 
     Raises:
-        CommandError: it isn't a time.
+        CommandError: with this fault; it isn't a time.
     """
     if text == "never":
         return None
     try:
-        return moment_to_come(text)
+        return decode(text)
     except ArgumentTypeError as error:
-        message = f"--at {text!r} isn't a time: use 2026-01-31T22:00Z; 90m, 2h, 3d from now; or never."
-        raise CommandError(message) from error
+        raise CommandError(fault) from error
 
 
 def _line(change: Change) -> str:
