@@ -25,6 +25,7 @@ from time import perf_counter, process_time, sleep
 from typing import Any
 
 import numpy as np
+import psycopg
 
 from bench.nodes import make_node, make_pod
 from bench.running import Berth, berth, cluster, machine, scratch
@@ -250,12 +251,17 @@ def _ask_gate(served: Berth, folder: Path, change: int) -> int:
 
 
 def _state(folder: Path, number: int) -> str:
-    return str(_sql(folder, "SELECT state FROM policies_gaterun WHERE id = ?", number)[0])
+    return str(_sql(folder, "SELECT state FROM policies_gaterun WHERE id = {}", number)[0])
 
 
-def _sql(folder: Path, query: str, *values: int) -> tuple[Any, ...]:
+def _sql(folder: Path, query: str, number: int = 0) -> tuple[Any, ...]:
+    """Return the first row of a query of Berth's database, SQLite or PostgreSQL; "{}" in it stands for the number."""
+    query = query.format(number)
+    if address := os.environ.get("BERTH_DATABASE_URL"):
+        with psycopg.connect(address) as database:
+            return tuple(database.execute(query.encode()).fetchone() or ())
     with sqlite3.connect(f"file:{folder / 'berth' / 'berth.sqlite3'}?mode=ro", uri=True, timeout=30) as database:
-        return tuple(database.execute(query, values).fetchone())
+        return tuple(database.execute(query).fetchone())
 
 
 def _calls(caller: Caller, goes_on: Callable[[], bool], least: int = 1) -> list[float]:
@@ -269,7 +275,9 @@ def _calls(caller: Caller, goes_on: Callable[[], bool], least: int = 1) -> list[
 
 def _said(folder: Path, number: int, nodes: int, count: int) -> str:
     state, began, ended, results = _sql(
-        folder, "SELECT state, started_at, ended_at, results FROM policies_gaterun WHERE id = ?", number
+        folder,
+        "SELECT state, CAST(started_at AS text), CAST(ended_at AS text), CAST(results AS text) FROM policies_gaterun WHERE id = {}",
+        number,
     )
     seconds = (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
     refused = next((each["count"] for each in json.loads(results) if each["check"] == "refused" and "count" in each), 0)
