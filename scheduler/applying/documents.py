@@ -1,5 +1,6 @@
 """Reads files: all their documents by kind and name, or all their faults."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -197,9 +198,20 @@ def _documents_of(name: str, text: str, faults: list[FileFault], notes: list[str
     try:
         read = checking.read_documents(text, name)
     except RuleSetError as error:
-        faults += [FileFault(name, each.path, each.message, each.line, str(each)) for each in error.faults]
+        faults += [_of_syntax(name, each) for each in error.faults]
         return []
     return [_Given(name, each) for each in _taken_apart(name, read, faults, notes)]
+
+
+def _of_syntax(name: str, fault: Fault) -> FileFault:
+    """Return a fault of a file that can't be read. Its message begins with its place: the file, and mostly the line."""
+    place = _PLACE.match(fault.message, len(name)) if fault.message.startswith(name) else None
+    if place is None:
+        return FileFault(name, fault.path, fault.message, 0, f"{name}: {fault}")
+    return FileFault(name, fault.path, fault.message[place.end() :], int(place["line"] or 0), fault.message)
+
+
+_PLACE = re.compile(r"(?::(?P<line>\d+))?: ")
 
 
 def _taken_apart(name: str, read: Sequence[Located], faults: list[FileFault], notes: list[str]) -> list[Located]:

@@ -186,6 +186,19 @@ def test_a_kind_that_is_no_text_is_a_fault_with_its_line(operator: Client, kind:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "line"), [("a: [", 1), ("kind: RuleSet\nmetadata: {name: x, name: y}", 2), ('{"a":\n\n', 3)]
+)
+def test_a_file_that_cannot_be_read_is_a_fault_with_its_line(operator: Client, text: str, line: int) -> None:
+    body = {"files": [{"name": "rules/web.yaml", "text": text}]}
+    (linted,) = told(ask(operator, "post", "/lint", body))["faults"]
+    for path in ("/changes/plan", "/changes/apply"):
+        assert told(ask(operator, "post", path, body), 422)["faults"] == [linted]
+    assert (linted["file"], linted["path"], linted["line"]) == ("rules/web.yaml", "", line)
+    assert linted["message"].startswith("not readable as YAML or JSON: ")
+    assert linted["text"] == f"rules/web.yaml:{line}: {linted['message']}"
+
+
 def test_files_that_come_together_are_checked_together(operator: Client) -> None:
     text = json.dumps(DOCUMENTS[0])
     files = [{"name": name, "text": text} for name in ("one.json", "other.json")]
