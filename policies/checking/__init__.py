@@ -7,10 +7,13 @@ limits (`limits`), the process ends, and the document is refused with a message.
 They raise a RuleSetError with every fault, also when a check exceeds the limits. Functions that return faults don't raise.
 """
 
+import sys
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
+from policies.checking.limits import BATCH_DOCUMENTS
 from policies.checking.passed import Passed
 from policies.checking.pool import run, run_each
 from policies.checking.wire import Facts, read_faults, read_value
@@ -32,6 +35,7 @@ __all__ = [
     "read_each",
     "read_priority_class",
     "read_rule_set",
+    "read_until",
     "run_tests",
     "run_tests_of_each",
 ]
@@ -51,6 +55,17 @@ def read_document(document: object, file: str = "") -> Document:
 def read_each(documents: Iterable[tuple[object, str]]) -> list[Document | RuleSetError]:
     """Return the value or the faults of each of many documents, in order; each comes with its file, or nothing."""
     return [_read_or_refused(found) for found in run_each("read_document", documents)]
+
+
+def read_until(documents: Iterable[tuple[object, str]], faults: int) -> list[Document | RuleSetError]:
+    """Return what `read_each` does, but not of the documents after those that have so many faults together."""
+    waiting = iter(documents)
+    found: list[Document | RuleSetError] = []
+    while faults > 0 and (part := list(islice(waiting, BATCH_DOCUMENTS))):
+        read = read_each(part)
+        faults -= sum(len(each.faults) for each in read if isinstance(each, RuleSetError))
+        found += read
+    return found
 
 
 def _read_or_refused(found: Any) -> Any:
@@ -137,9 +152,12 @@ def faults_beside(read: Sequence[Document | RuleSetError]) -> list[list[Fault]]:
     return found
 
 
-def faults_together(documents: Iterable[tuple[object, str]]) -> list[list[Fault]]:
-    """Return for each of many documents, each with its file, the result of `faults_of`, and the faults that arise from the others."""
-    read = read_each(documents)
+def faults_together(documents: Iterable[tuple[object, str]], most: int = sys.maxsize) -> list[list[Fault]]:
+    """Return for each of many documents, each with its file, the result of `faults_of`, and the faults that arise from the others.
+
+    After the documents in which reading finds `most` faults together the others aren't looked at: they are missing in the answer.
+    """
+    read = read_until(documents, most)
     tested = iter(run_tests_of_each(each for each in read if isinstance(each, RuleSet)))
     alone = [
         each.faults if isinstance(each, RuleSetError) else next(tested) if isinstance(each, RuleSet) else []

@@ -13,6 +13,8 @@ WAIT_SECONDS = 15
 BATCH_DOCUMENTS = 200
 BATCH_BYTES = 2**20
 TURN_SECONDS = 2
+# The faults of a document that are told. A few bytes make one, and each is several sentences in an answer.
+FAULTS = 1_000
 # A process that is idle for this long ends, which frees its memory.
 IDLE_SECONDS = 300
 
@@ -20,5 +22,6 @@ TOO_MUCH = (
     f"checking took more than it may, {CPU_SECONDS} s of one core and {MEMORY_BYTES >> 20} MiB: make the document smaller, "
     "or its tests fewer or cheaper"
 )
+MORE_FAULTS = "{:,} more faults are left out here: correct these first"
 TOO_DEEP = "lists and objects are nested too deeply inside each other"
 BUSY = f"{PROCESSES} other documents were being checked for {WAIT_SECONDS} s: try again"

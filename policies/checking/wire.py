@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from policies.checking.limits import FAULTS, MORE_FAULTS
 from policies.engine.errors import Fault
 from policies.engine.ruleset import Assignment, Document, Exemption, Pause, PriorityClass, RuleSet, encode
 from policies.manifests import Located
@@ -32,8 +33,11 @@ def read_value(sent: Sent) -> Any:
 
 
 def write_faults(faults: list[Fault]) -> list[SentFault]:
-    """Encode faults."""
-    return [msgspec.structs.astuple(fault) for fault in faults]
+    """Encode the faults of a document: the first ones, and how many more there are."""
+    told = faults[:FAULTS]
+    if more := len(faults) - len(told):
+        told = [*told, Fault("", MORE_FAULTS.format(more))]
+    return [msgspec.structs.astuple(fault) for fault in told]
 
 
 def read_faults(sent: list[SentFault]) -> list[Fault]:

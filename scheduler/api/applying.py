@@ -175,7 +175,7 @@ class LintView(Door):
 
     @extend_schema(request=LintSerializer, responses=LintedSerializer)
     def post(self, request: Request) -> Response:
-        """Check files of documents, and run the tests inside them. The answer has every fault of all files, with file and line."""
+        """Check files of documents, and run the tests inside them. The answer has the faults of all files with file and line: every one, or of very many the first thousand."""
         asked = asked_of(LintSerializer, request.data)
         faults, notes = lint_files((each["name"], each["text"]) for each in asked["files"])
         return Response({"ok": not faults, "faults": msgspec.to_builtins(faults), "notes": notes})
@@ -231,7 +231,7 @@ def documents_of(asked: Mapping[str, Any], done: str = "applied") -> Documents:
 
     Raises:
         ValidationError: there are none, and `prune` is empty; or it has what is no scope.
-        FaultsError: with every fault, each with its file or its index among the documents.
+        FaultsError: with every fault, or the first thousand, each with its file or its index among the documents.
     """
     if not (asked["documents"] or asked["files"] or asked["prune"]):
         raise ValidationError({"documents": "is missing: send documents, or files with name and text"})

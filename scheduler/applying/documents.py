@@ -32,8 +32,14 @@ class FileFault(msgspec.Struct, frozen=True):
     text: str
 
 
+# Of all files of a call. Two megabytes of documents can have a million of them, and an answer of a hundred megabytes.
+MOST_FAULTS = 1_000
+_SAYS_MORE = "there may be more faults: correct these first"
+_MORE = FileFault("", "", _SAYS_MORE, 0, _SAYS_MORE)
+
+
 class DocumentsError(Exception):
-    """Documents have faults: all are reported, and none of the documents is applied."""
+    """Documents have faults: none of them is applied, and all faults are reported, or the first `MOST_FAULTS`."""
 
     def __init__(self, faults: list[FileFault]) -> None:
         self.faults = faults
@@ -152,30 +158,33 @@ def read_files(
         faults: those of files that couldn't be opened.
 
     Raises:
-        DocumentsError: with every fault in them.
+        DocumentsError: with every fault in them, or the first `MOST_FAULTS`.
     """
     found, documents = list(faults), Documents()
     notes = documents.passed_over
     given = [each for name, text in texts for each in _documents_of(name, text, found, notes)]
     for number, document in enumerate(objects):
         given += _objects_of(f"documents[{number}]", document, found, notes)
-    read = checking.read_each((each.located.document, each.file if each.is_of_file else "") for each in given)
+    objects_given = ((each.located.document, each.file if each.is_of_file else "") for each in given)
+    read = checking.read_until(objects_given, MOST_FAULTS)
     faulty = set[str]()
-    for each, value, beside in zip(given, read, checking.faults_beside(read), strict=True):
+    # Nothing is read of the documents after very many faults.
+    for each, value, beside in zip(given, read, checking.faults_beside(read), strict=False):
         if isinstance(value, RuleSetError):
             found += [each.fault(fault) for fault in value.faults]
             faulty.add(each.rule_set)
             continue
         found += [each.fault(fault) for fault in beside]
         documents.of_kind(value)[value.name] = value
-    found += unknown_rule_sets(documents, faulty)
+    is_all = len(read) == len(given)
+    found += unknown_rule_sets(documents, faulty) if is_all else []
     if found:
-        raise DocumentsError(_once(found))
+        raise DocumentsError(_told(found, is_all=is_all))
     return documents
 
 
 def lint_files(texts: Iterable[tuple[str, str]]) -> tuple[list[FileFault], list[str]]:
-    """Return every fault of files that belong together, including those of their documents' own tests; and the ignored documents.
+    """Return the faults of files that belong together, `MOST_FAULTS` at most, including those of their documents' own tests; and the ignored documents.
 
     Needs no database.
     """
@@ -184,14 +193,15 @@ def lint_files(texts: Iterable[tuple[str, str]]) -> tuple[list[FileFault], list[
     given: list[_Given] = []
     for name, text in texts:
         given += _documents_of(name, text, found, notes)
-    checked = checking.faults_together((each.located.document, each.file) for each in given)
-    found += [each.fault(fault) for each, faults in zip(given, checked, strict=True) for fault in faults]
-    return _once(found), notes
+    checked = checking.faults_together(((each.located.document, each.file) for each in given), MOST_FAULTS)
+    found += [each.fault(fault) for each, faults in zip(given, checked, strict=False) for fault in faults]
+    return _told(found, is_all=len(checked) == len(given)), notes
 
 
-def _once(faults: Iterable[FileFault]) -> list[FileFault]:
-    """Return each fault once: a fault at the head of a configuration appears in each of its profiles."""
-    return list(dict.fromkeys(faults))
+def _told(faults: Iterable[FileFault], *, is_all: bool) -> list[FileFault]:
+    """Return the first faults, each once: a fault at the head of a configuration appears in each of its profiles."""
+    once = list(dict.fromkeys(faults))
+    return once if is_all and len(once) <= MOST_FAULTS else [*once[:MOST_FAULTS], _MORE]
 
 
 def _documents_of(name: str, text: str, faults: list[FileFault], notes: list[str]) -> list[_Given]:

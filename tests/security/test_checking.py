@@ -12,7 +12,7 @@ import pytest
 
 from policies import checking
 from policies.checking import limits, pool, worker
-from policies.checking.limits import BUSY, TOO_DEEP, TOO_MUCH
+from policies.checking.limits import BUSY, FAULTS, TOO_DEEP, TOO_MUCH
 from policies.engine.cel.functions import FORM_LENGTH
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
@@ -187,3 +187,17 @@ def test_limits_are_set_before_anything_is_read() -> None:
     """Stated where docs/security.md states them."""
     assert (limits.CPU_SECONDS, limits.MEMORY_BYTES, limits.PROCESSES) == (5, 512 * 2**20, 2)
     assert worker.CPU_SECONDS == limits.CPU_SECONDS
+
+
+def test_of_very_many_faults_of_a_document_the_first_are_told_and_the_rest_counted() -> None:
+    document = rule_set_document() | {f"m{number}": 1 for number in range(FAULTS + 500)}
+    found = checking.faults_of(document)
+    assert len(found) == FAULTS + 1
+    assert found[-1] == Fault("", "500 more faults are left out here: correct these first")
+
+
+def test_documents_after_very_many_faults_are_not_read() -> None:
+    wrong, fine = ({"a": 1}, ""), (rule_set_document(), "")
+    read = checking.read_until([wrong] * 1_000 + [fine], 2_000)
+    assert 400 <= len(read) < 1_000
+    assert len(checking.read_until([fine, wrong, fine], 2_000)) == 3

@@ -15,6 +15,7 @@ from policies.engine import quantity, reading, validation
 from policies.engine.cel import cost, functions, language, oversize
 from policies.engine.objects import metadata
 from scheduler import scenario
+from scheduler.applying import documents as applying
 from scheduler.binder import loop
 from scheduler.decisions import time_limit
 from scheduler.evidence import runs
@@ -103,6 +104,7 @@ ROWS = {
         f"| checking one | {checking.CPU_SECONDS} s of one core, {checking.MEMORY_BYTES // MI} MiB, in a process apart; "
         f"two at once for each process that asks; of many each by itself, and others have their turn after {checking.TURN_SECONDS} s |"
     ),
+    "faults": f"| {checking.FAULTS:,} of a document; {applying.MOST_FAULTS:,} of all files of a call to REST",
     "file": f"| the same | a file or a field of YAML or JSON | {manifests.MAX_CHARACTERS // MI} Mi characters |",
     "document": (
         f"| {manifests.MAX_VALUES:,} values and {manifests.MAX_WRITTEN // MI} Mi characters of texts and paths, anchors counted each time; "

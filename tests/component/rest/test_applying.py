@@ -8,6 +8,7 @@ from django.test import Client
 
 from policies import manifests
 from policies.models import AuditEvent, Change, Revision
+from scheduler.applying.documents import MOST_FAULTS
 from tests.builders import (
     TEAM_FILTER,
     assignment_document,
@@ -197,6 +198,17 @@ def test_a_file_that_cannot_be_read_is_a_fault_with_its_line(operator: Client, t
     assert (linted["file"], linted["path"], linted["line"]) == ("rules/web.yaml", "", line)
     assert linted["message"].startswith("not readable as YAML or JSON: ")
     assert linted["text"] == f"rules/web.yaml:{line}: {linted['message']}"
+
+
+def test_very_many_faults_make_no_answer_of_many_megabytes(operator: Client) -> None:
+    files = [{"name": "many.yaml", "text": "a: {b: 1}\n---\n" * 5_000}]
+    for path, status in (("/lint", 200), ("/changes/plan", 422), ("/changes/apply", 422)):
+        answer = ask(operator, "post", path, {"files": files})
+        faults = told(answer, status)["faults"]
+        assert len(faults) == MOST_FAULTS + 1
+        assert faults[0]["file"] == "many.yaml"
+        assert faults[-1]["text"] == "there may be more faults: correct these first"
+        assert len(answer.content) < 1_000_000
 
 
 def test_files_that_come_together_are_checked_together(operator: Client) -> None:
