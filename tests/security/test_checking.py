@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from policies import checking
 from policies.checking import limits, pool, worker
@@ -19,6 +20,8 @@ from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import RuleSet, encode
 from policies.engine.validation import read_rule_set
 from tests.builders import make_node, make_pod, rule_set_document
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 
 
 def with_test(expression: str, **pod: Any) -> dict[str, Any]:
@@ -201,3 +204,13 @@ def test_documents_after_very_many_faults_are_not_read() -> None:
     read = checking.read_until([wrong] * 1_000 + [fine], 2_000)
     assert 400 <= len(read) < 1_000
     assert len(checking.read_until([fine, wrong, fine], 2_000)) == 3
+
+
+@pytest.mark.parametrize("name", ["admin", "worker"])
+def test_a_pod_has_room_for_all_checks_at_once(name: str) -> None:
+    """Else the kernel ends its container, all processes of it, before a check reaches its own limit."""
+    at_rest, fresh_check = 256 * 2**20, 80 * 2**20
+    manifest = next(yaml.safe_load_all((DEPLOY / "kubernetes" / "base" / f"{name}.yaml").read_text()))
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    room = int(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
+    assert at_rest + limits.PROCESSES * (fresh_check + limits.MEMORY_BYTES) <= room
