@@ -459,7 +459,10 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--without-binder", action="store_true", help="without Berth's own scheduler: it serves kube-scheduler alone"
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.admin_port == options.extender_port:
+        parser.error(f"admin and extender can't both have port {options.admin_port}: give each its own")
+    return options
 
 
 def _port(text: str) -> int:

@@ -352,3 +352,10 @@ def test_state_that_can_have_no_folder_is_refused_by_its_setting(tmp_path: Path,
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match=r"can't be used as a folder for state: .*BERTH_STATE_DIR names another one"):
         Up(tmp_path / state, read_options([])).run()
+
+
+@pytest.mark.parametrize("arguments", [["--admin-port", "8010"], ["--admin-port", "9000", "--extender-port", "9000"]])
+def test_admin_and_extender_are_not_given_one_port(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_options(arguments)
+    assert "admin and extender can't both have port" in capsys.readouterr().err
