@@ -176,7 +176,7 @@ class Server:
             message = f"The call can't be sent: {error}. Shorten the names and filters."
             raise CommandError(message) from error
         except httpx.HTTPError as error:
-            said = str(error) or type(error).__name__
+            said = (str(error) or type(error).__name__).rstrip(".")
             told = _MAYBE_DONE if writes and not isinstance(error, never_sent) else _remedy_of(said)
             message = f"{self.place.server} can't be reached: {said}. {told}"
             raise NotReachedError(message) from error

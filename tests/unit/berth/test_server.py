@@ -1,5 +1,7 @@
 """Whether and how the server is reached: exit codes, sentences, and that the token goes nowhere else."""
 
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +80,23 @@ def test_a_question_changes_nothing_whatever_its_answer_is(
     ran = berth(*(str(file) if each == "FILE" else each for each in arguments))
 
     assert (ran.code, len(stub.asked), "may have done it" in ran.err) == (3, 1, False)
+
+
+def _closed_after_the_call(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65_536)
+
+
+def test_a_server_that_closes_without_a_word_is_said_with_one_full_stop(
+    berth: Berth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("BERTH_SERVER", f"http://127.0.0.1:{server.getsockname()[1]}")
+        threading.Thread(target=_closed_after_the_call, args=[server], daemon=True).start()
+        ran = berth("status")
+    assert ran.code == 3
+    assert ".." not in ran.err
 
 
 def test_an_act_that_was_never_sent_was_not_done(berth: Berth, monkeypatch: pytest.MonkeyPatch) -> None:
