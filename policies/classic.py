@@ -1,7 +1,8 @@
 """The classic scheduler Policy JSON (kind Policy, apiVersion v1) to rule sets and back.
 
 Format: Kubernetes v1.15 pkg/scheduler/api/v1/types.go; removed in v1.23. Members without an equivalent in a rule set
-(extenders, alwaysCheckAllPredicates) are kept as one line of JSON in its description, from which the export restores them.
+(extenders, alwaysCheckAllPredicates) are kept as one line of JSON in its description, from which the export restores them. The
+resources that kube-scheduler left to the extenders are ignored by PodFitsResources as well.
 """
 
 import json
@@ -18,7 +19,7 @@ from policies.engine.reading import Reader, not_json, type_name
 from policies.engine.ruleset import API_VERSION, DEFAULT_FAILURES, FilterRule, RuleSet, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES, SCORE_ALIASES
 from policies.engine.validation import MAX_WEIGHT, read_rule_set
-from policies.go_defaults import with_weights, with_whole_points
+from policies.go_defaults import ignored_by_scheduler, with_weights, with_whole_points
 
 JSONObject = dict[str, Any]
 
@@ -37,6 +38,8 @@ _NO_RULES = ("extenders", "alwaysCheckAllPredicates", _HARD_WEIGHT)
 _MEMBERS = {"kind", "apiVersion", "predicates", "priorities", *_NO_RULES}
 _MAX_HARD_WEIGHT = 100
 _INTER_POD = "InterPodAffinityPriority"
+_FIT = "PodFitsResources"
+_IGNORED = "ignoredResources"
 _RENAMED = {"HostName": "PodFitsHost", "PodFitsPorts": "PodFitsHostPorts"}
 _EXPORTED = {"PodFitsHost": "HostName", "MaxVolumeCount": "MaxCSIVolumeCountPred"}
 _VOLUME_COUNTS = frozenset(name for name in FILTER_ALIASES if name.startswith("Max"))
@@ -122,6 +125,7 @@ class _ImportedPolicy:
     def __init__(self, top: Reader) -> None:
         self._faults = top.faults
         self.filters, self.scores = _Rules(), _Rules()
+        self._ignored = ignored_by_scheduler(top.raw("extenders"))
         self._only_extenders = "extenders" in top and "predicates" not in top and "priorities" not in top
         if not self._only_extenders:
             self._read_predicates(top)
@@ -135,7 +139,11 @@ class _ImportedPolicy:
         for name in default_set.FILTERS:
             # By the name that a Policy uses, so that an exported rule set is imported unchanged.
             exported = _EXPORTED.get(name, name)
-            self.filters.add({"builtin": _RENAMED.get(exported, exported)}, "predicates")
+            self._add_filter(_RENAMED.get(exported, exported), "predicates")
+
+    def _add_filter(self, builtin: str, path: str) -> None:
+        ignores = self._ignored and FILTER_ALIASES.get(builtin, builtin) == _FIT
+        self.filters.add({"builtin": builtin} | ({"arguments": {_IGNORED: self._ignored}} if ignores else {}), path)
 
     def _read_priorities(self, top: Reader) -> None:
         if "priorities" in top:
@@ -201,9 +209,9 @@ class _ImportedPolicy:
             self._custom(reader, name, self.filters, _PREDICATE_ARGUMENTS, {})
         elif name == "GeneralPredicates":
             for each in GENERAL_PREDICATES:
-                self.filters.add({"builtin": each}, path)
+                self._add_filter(each, path)
         elif name and _is_known(reader, name, BUILTIN_FILTERS, _PREDICATE_ARGUMENTS):
-            self.filters.add({"builtin": _RENAMED.get(name, name)}, path)
+            self._add_filter(_RENAMED.get(name, name), path)
 
     def _priority(self, value: object, path: str) -> None:
         reader = Reader(value, path, self._faults, {"name", "weight", "argument"})
@@ -280,7 +288,9 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
         Fault(f"spec.victims[{index}]", f"{rule.key}: a Policy can't protect Pods from preemption")
         for index, rule in enumerate(spec.victims)
     ]
-    policy["predicates"] = _entries("filters", spec.filters, faults)
+    kept = _kept(rule_set.description)
+    ignored = ignored_by_scheduler(kept.get("extenders"))
+    policy["predicates"] = _entries("filters", [_as_extenders_say(rule, ignored) for rule in spec.filters], faults)
     policy["priorities"] = _entries("scores", spec.scores, faults)
     for index, rule in enumerate(spec.scores):
         if _is_inter_pod(rule.builtin) and "hardPodAffinityWeight" in rule.arguments:
@@ -290,10 +300,18 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
                 faults.append(Fault(where, f"{rule.key}: a Policy can't say 0, which kube-scheduler takes for 1"))
     if faults:
         raise RuleSetError(faults)
-    kept = _kept(rule_set.description)
     if kept.pop(_NO_LISTS, False) and not spec.filters and not spec.scores:
         del policy["predicates"], policy["priorities"]
     return policy | {key: value for key, value in kept.items() if key not in policy}
+
+
+def _as_extenders_say(rule: FilterRule, ignored: list[str]) -> FilterRule:
+    """Leave out of a rule which resources it ignores, where the Policy's extenders say the same."""
+    if FILTER_ALIASES.get(rule.builtin, rule.builtin) != _FIT or rule.arguments.get(_IGNORED) != ignored:
+        return rule
+    return msgspec.structs.replace(
+        rule, arguments={key: each for key, each in rule.arguments.items() if key != _IGNORED}
+    )
 
 
 def _kept(description: str) -> JSONObject:

@@ -1,4 +1,7 @@
-"""Fills in what kube-scheduler's decoder makes of omitted numbers in a file: Go leaves them 0, and its defaults follow. Pure."""
+"""What kube-scheduler makes of a file before its plugins read it: omitted numbers, and what it leaves to extenders. Pure.
+
+Go leaves omitted numbers 0, and its defaults follow.
+"""
 
 from typing import Any
 
@@ -20,3 +23,18 @@ def with_weights(arguments: dict[str, Any]) -> dict[str, Any]:
     rest = {key: each for key, each in arguments.items() if key != "resources"}
     weighed = [each | {"weight": each.get("weight") or 1} if isinstance(each, dict) else each for each in resources]
     return rest | ({"resources": weighed} if weighed else {})
+
+
+def ignored_by_scheduler(extenders: object) -> list[str]:
+    """Return the resources that kube-scheduler leaves to extenders: NodeResourcesFit then ignores these on every node, and only these.
+
+    Source: kube-scheduler v1.36.3 scheduler.go, buildExtenders; v1.15 factory/factory.go, CreateFromConfig. Entries that
+    kube-scheduler couldn't read are skipped.
+    """
+    found = [each for entry in _objects(extenders) for each in _objects(entry.get("managedResources"))]
+    names = [each.get("name") for each in found if each.get("ignoredByScheduler") is True]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -2,7 +2,7 @@
 
 Format and defaults: kube-scheduler v1.36.3 config/v1/types.go and types_pluginargs.go, pkg/scheduler/apis/config/v1/default_plugins.go
 (mergePluginSet) and pkg/scheduler/framework/runtime/framework.go (expandMultiPointPlugins, getValidScoreWeights). The rest of the
-file isn't converted: kube-scheduler goes on doing it.
+file isn't converted: kube-scheduler goes on doing it. Of its extenders only the resources count that kube-scheduler leaves to them.
 """
 
 import re
@@ -19,7 +19,7 @@ from policies.engine.reading import Reader, not_json
 from policies.engine.ruleset import API_VERSION, RuleSet
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.validation import MAX_WEIGHT, read_rule_set
-from policies.go_defaults import with_weights, with_whole_points
+from policies.go_defaults import ignored_by_scheduler, with_weights, with_whole_points
 
 CONFIGURATION_VERSION = "kubescheduler.config.k8s.io/v1"
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -94,6 +94,7 @@ _POINTS = {
 # How similar a misspelt name is; third-party plugins often have the same endings as kube-scheduler's own.
 _ALIKE = 0.8
 _RATIO = "requestedToCapacityRatio"
+_FIT = "NodeResourcesFit"
 
 
 class PluginSet(NamedTuple):
@@ -144,7 +145,8 @@ def import_profile(document: object, *, name: str) -> RuleSet:
     ]
     if len(profiles) > 1:
         top.fault("profiles", f"has {len(profiles)} profiles, and each is a rule set of its own: give one at a time")
-    made = _ImportedProfile(*(profiles[:1] or [({}, "profiles")])[0], faults)
+    ignored = ignored_by_scheduler(top.raw("extenders"))
+    made = _ImportedProfile(*(profiles[:1] or [({}, "profiles")])[0], faults, ignored)
     try:
         rule_set = read_rule_set(made.document(name))
     except RuleSetError as error:
@@ -160,8 +162,9 @@ def _as_it_is(value: object, _path: str) -> object:
 
 
 class _ImportedProfile:
-    def __init__(self, profile: object, path: str, faults: list[Fault]) -> None:
+    def __init__(self, profile: object, path: str, faults: list[Fault], ignored: list[str]) -> None:
         self._faults = faults
+        self._ignored = ignored
         top = Reader(profile, path, faults, _PROFILE)
         self.scheduler = top.text("schedulerName") or DEFAULT_SCHEDULER
         self._arguments: dict[str, dict[str, Any]] = {}
@@ -224,6 +227,8 @@ class _ImportedProfile:
         rules = []
         for name, weight in found.items():
             given = _as_read(self._arguments.get(name, {}))
+            if name == _FIT and point == "filter" and self._ignored:
+                given["ignoredResources"] = self._ignored
             arguments = {each: given[each] for each in _members_of(builtins, name) if each in given}
             rule = {"builtin": name} | ({"arguments": arguments} if arguments else {})
             rules.append(rule | {"weight": weight} if point == "score" else rule)

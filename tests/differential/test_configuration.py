@@ -183,3 +183,22 @@ def test_the_rules_made_of_a_profile_are_what_kube_scheduler_runs(
         for alone in KUBE_SCHEDULERS_ALONE:
             scores.pop(alone, None)
         assert scores == {each.builtin: each.weight for each in spec.scores}
+
+
+def test_the_rules_ignore_the_resources_that_kube_scheduler_leaves_to_extenders(
+    kube_scheduler: Path, folder: Path
+) -> None:
+    managed = [{"name": "example.com/gpu", "ignoredByScheduler": True}, {"name": "example.com/fpga"}]
+    extender = {"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter", "managedResources": managed}
+    args = {"ignoredResources": ["example.com/other"], "ignoredResourceGroups": ["example.org"]}
+    document = yaml.safe_load(HEAD) | {
+        "extenders": [extender],
+        "profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}],
+    }
+    started, said = start(kube_scheduler, folder, connected(yaml.safe_dump(document)))
+    assert started, said
+    plugins = yaml.safe_load((folder / _WRITTEN).read_text())["profiles"][0]["pluginConfig"]
+    (taken,) = (each["args"] for each in plugins if each["name"] == "NodeResourcesFit")
+    filters = import_profile(document, name="x").spec.filters
+    (made,) = (rule.arguments for rule in filters if rule.builtin == "NodeResourcesFit")
+    assert made == {name: taken[name] for name in ("ignoredResources", "ignoredResourceGroups")}

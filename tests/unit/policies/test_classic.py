@@ -22,6 +22,7 @@ from policies.engine.validation import read_rule_set
 from tests.builders import TEAM_FILTER, make_rule_set
 
 EXTENDER = {"urlPrefix": "http://127.0.0.1:12346/scheduler", "filterVerb": "filter", "weight": 5, "enableHttps": False}
+MANAGED = [{"name": "example.com/capacity", "ignoredByScheduler": True}, {"name": "example.com/gpu"}]
 POLICY: dict[str, Any] = {
     "kind": "Policy",
     "apiVersion": "v1",
@@ -82,6 +83,21 @@ class TestImport:
             ("Pack", 5),
         ]
         assert spec.scores[1].arguments == {"hardPodAffinityWeight": 10}
+
+    @pytest.mark.parametrize(
+        "predicates",
+        [{}, {"predicates": [{"name": "GeneralPredicates"}]}, {"predicates": [{"name": "PodFitsResources"}]}],
+        ids=["the default ones", "GeneralPredicates", "PodFitsResources"],
+    )
+    def test_ignores_a_resource_that_kube_scheduler_left_to_an_extender(self, predicates: dict[str, Any]) -> None:
+        extenders = [{"urlPrefix": "http://x", "managedResources": MANAGED}]
+        document = {"kind": "Policy", "apiVersion": "v1", "priorities": [], "extenders": extenders, **predicates}
+        rule_set = import_policy(document, name="old")
+        (rule,) = (rule for rule in rule_set.spec.filters if rule.builtin == "PodFitsResources")
+        assert rule.arguments == {"ignoredResources": ["example.com/capacity"]}
+        exported = export_policy(rule_set)
+        assert exported["extenders"] == extenders
+        assert import_policy(exported, name="old") == rule_set
 
     def test_keeps_extenders_in_the_description(self) -> None:
         description = import_policy(POLICY, name="old").description
@@ -350,7 +366,7 @@ RIGHT_POLICIES = st.fixed_dictionaries(
             st.sampled_from(["EqualPriority", "InterPodAffinityPriority", "SelectorSpreadPriority"]),
             unique=True,
         ).map(lambda names: [{"name": name, "weight": 2} for name in names]),
-        "extenders": st.lists(st.just(EXTENDER), max_size=2),
+        "extenders": st.lists(st.sampled_from([EXTENDER, EXTENDER | {"managedResources": MANAGED}]), max_size=2),
         "hardPodAffinitySymmetricWeight": st.integers(0, 100),
         "alwaysCheckAllPredicates": st.booleans(),
     },

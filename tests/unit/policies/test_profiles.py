@@ -142,6 +142,24 @@ def test_what_kube_scheduler_passes_over_is_passed_over() -> None:
     assert arguments(rule_set.spec.scores, "NodeResourcesBalancedAllocation") == {}
 
 
+def test_a_resource_that_kube_scheduler_leaves_to_an_extender_is_ignored_by_the_rules_too() -> None:
+    managed = [{"name": "example.com/capacity", "ignoredByScheduler": True}, {"name": "example.com/gpu"}]
+    broken = [None, {"managedResources": 5}, {"managedResources": [7, {"ignoredByScheduler": True}]}]
+    document = {
+        "apiVersion": CONFIGURATION_VERSION,
+        "extenders": [*broken, {"urlPrefix": "http://x", "managedResources": managed}],
+    }
+    args = {"ignoredResources": ["a.b/c"], "ignoredResourceGroups": ["g.h"]}
+    of_args = {"profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}]}
+
+    plain = import_profile(document, name="x")
+    replaced = import_profile(document | of_args, name="x")
+
+    ignored = {"ignoredResources": ["example.com/capacity"]}
+    assert arguments(plain.spec.filters, "NodeResourcesFit") == ignored
+    assert arguments(replaced.spec.filters, "NodeResourcesFit") == ignored | {"ignoredResourceGroups": ["g.h"]}
+
+
 def test_what_may_be_left_out_is_read_as_kube_scheduler_reads_it() -> None:
     ratio = {"shape": [{"score": 9}, {"utilization": 50}]}
     config = [
