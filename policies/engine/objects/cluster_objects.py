@@ -76,7 +76,7 @@ class ClusterObjects:
     Attributes:
         known: the kinds that are known.
         attachments: by the name of the node, then by their own name.
-        services, disruption_budgets: by namespace, then by name, in the order in which they came.
+        services, disruption_budgets: by namespace, then by name, in no certain order.
         step: its place in the log of changes to the volumes of nodes: the names of claims that changed or whose volumes
             changed, and of nodes whose CSINode or attached volumes changed. A new log begins when these names are too many.
 

@@ -141,9 +141,13 @@ def services_labels(pod: Pod, objects: ClusterObjects) -> dict[str, str]:
 
 
 def service_selectors(pod: Pod, objects: ClusterObjects) -> list[Mapping[str, str]]:
-    """Return the selector of each Service that selects a Pod. A Service without a selector selects none."""
-    found = [service.spec.selector for service in objects.services.get(pod.namespace, {}).values()]
-    return [selector for selector in found if selector is not None and selector.items() <= pod.labels.items()]
+    """Return the selector of each Service that selects a Pod, in the order of their names. A Service without a selector selects none.
+
+    Not in the order in which they came: that is another one in each process, and in a replay.
+    """
+    found = ((name, service.spec.selector) for name, service in objects.services.get(pod.namespace, {}).items())
+    selecting = {name: each for name, each in found if each is not None and each.items() <= pod.labels.items()}
+    return [selecting[name] for name in sorted(selecting)]
 
 
 def _owner_selector(pod: Pod, objects: ClusterObjects, labels: dict[str, str]) -> Selector:

@@ -92,8 +92,8 @@ class ServiceAntiAffinityPriority(Score):
 
     Per label 100 x (Pods of the first Service that selects the Pod - those on nodes with the same value) / all of
     them, 100 when there are none, 0 for a node without the label. The sum is divided by the number of labels and
-    truncated, in 64-bit floats. Terminating Pods don't count. Of several Services the first in the Snapshot's order is
-    taken: kube-scheduler took any.
+    truncated, in 64-bit floats. Terminating Pods don't count. Of several Services the first by name is taken:
+    kube-scheduler took any.
 
     Source: kube-scheduler v1.22 framework/plugins/serviceaffinity/service_affinity.go (NormalizeScore).
     """

@@ -8,9 +8,14 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.engine.decision import EPOCH
+from policies.engine.objects.cluster_kinds import SERVICES
+from policies.engine.objects.cluster_objects import ClusterObjects
 from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.rule import Cycle
+from policies.engine.scores.registry import BUILTIN_SCORES
 from scheduler.decisions.masking import Masks
 from scheduler.decisions.snapshots import (
     Rebuilt,
@@ -156,3 +161,25 @@ def test_a_patched_text_is_the_new_one(old: bytes, data: st.DataObject) -> None:
         new[start : start + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     patch = patch_between(old, bytes(new))
     assert patch is None or patched(old, patch) == new
+
+
+def test_a_service_that_was_made_anew_leaves_the_scores_of_a_replay_as_they_were() -> None:
+    selectors = {"front": {"app": "web"}, "tier": {"tier": "back"}}
+    services = [{"metadata": {"name": name}, "spec": {"selector": each}} for name, each in selectors.items()]
+    objects = ClusterObjects(services=services)
+    front = objects.services["default"]["front"]
+    nodes = [Node.from_json(make_node(name, labels={"zone": zone})) for name, zone in (("n1", "a"), ("n2", "b"))]
+    labels = {"app": "web", "tier": "back"}
+    placed = [make_pod("p1", labels={"app": "web"}, nodeName="n1"), make_pod("p2", labels=labels, nodeName="n2")]
+    before = Snapshot.of(nodes, map(Pod.from_json, placed), objects=objects)
+    gone = objects.changed({SERVICES: [(front, None)]})
+    after = before.changed({}, objects=gone.changed({SERVICES: [(None, front)]}))
+    score = BUILTIN_SCORES["ServiceAntiAffinityPriority"]
+    rule = score(msgspec.convert({"label": "zone"}, score.Arguments))
+
+    def points(snapshot: Snapshot) -> list[int] | None:
+        cycle = Cycle(pod=Pod.from_json(make_pod(labels=labels)), snapshot=snapshot, now=EPOCH)
+        found = rule.score(cycle, snapshot.table.all_rows())
+        return None if found is None else found.tolist()
+
+    assert points(rebuilt(before, after)[-1]) == points(after)

@@ -480,6 +480,15 @@ class TestSelectorSpread:
         assert found == {"n1": 25, "n2": 25, "n3": 75, "n4": 0}
         assert points("ServiceAffinity", make_pod(), snapshot, label=ZONE) == {"n1": 100, "n2": 100, "n3": 100, "n4": 0}
 
+    def test_service_anti_affinity_takes_the_first_service_by_name_in_whichever_order_they_came(self) -> None:
+        back = make_pod("back", labels={"app": "web", "tier": "back"})
+        tier = {"metadata": {"name": "tier", "namespace": "default"}, "spec": {"selector": {"tier": "back"}}}
+        pods = [*there("n1"), on("n3", back)]
+        for services in ([SERVICE, tier], [tier, SERVICE]):
+            snapshot = snapshot_of(ZONED, pods, services=services)
+            found = points("ServiceAntiAffinityPriority", back, snapshot, label=ZONE)
+            assert found == {"n1": 50, "n2": 50, "n3": 50}
+
 
 class TestLabelsAndAnnotations:
     def test_a_label_is_wanted_or_not(self) -> None:
