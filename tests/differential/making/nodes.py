@@ -4,6 +4,7 @@ from tests.differential.making.maker import Maker
 from tests.differential.making.words import (
     BETA_REGION,
     BETA_ZONE,
+    DIGESTS,
     DRIVERS_ZONES,
     EFFECTS,
     EXTENDED,
@@ -68,7 +69,11 @@ class Nodes(Maker):
             node["metadata"]["labels"][self.random.choice(DRIVERS_ZONES)] = zone
 
     def images(self, sizes: dict[str, int], most: int) -> list[Json]:
-        return [{"names": [image], "sizeBytes": sizes[image]} for image in self.some(list(sizes), most)]
+        found: list[Json] = [{"names": [image], "sizeBytes": sizes[image]} for image in self.some(list(sizes), most)]
+        for image in found:
+            if image["names"][0] in DIGESTS and self.chance(0.5):
+                image["names"].append(DIGESTS[image["names"][0]])
+        return found
 
     def allocatable(self) -> Json:
         random = self.random

@@ -107,7 +107,22 @@ ODD_IMAGES = {
     "a@b:latest": 350 << 20,
 }
 ODD_IMAGE_NAMES = [*ODD_IMAGES, "a:b/c", "host:1/p", "@", "x/y", "reg:5000/a/b", ":", ":5", "a@b", "/", "x/y:/"]
-IMAGE_NAMES = [*IMAGES, "web", "cache", "registry.example:5000/db", "tiny", "huge", "unknown", "unknown:1", ""]
+# The second name that an image has where it was pulled from a registry: the same one on each node.
+DIGESTS = {
+    image: f"{image.rpartition(':')[0]}@sha256:{image.encode().hex():0>64.64}" for image in IMAGES if "@" not in image
+}
+IMAGE_NAMES = [
+    *IMAGES,
+    *DIGESTS.values(),
+    "web",
+    "cache",
+    "registry.example:5000/db",
+    "tiny",
+    "huge",
+    "unknown",
+    "unknown:1",
+    "",
+]
 
 NAMESPACES = [
     {"metadata": {"name": "default", "labels": {NAMESPACE_NAME: "default"}}},
@@ -146,5 +161,6 @@ NODE_LABELS = {
     "gen": ["1", "2", "5", "12", "007", "-3", "+4", "x", "", "9" * 20],
 }
 TAINT_KEYS = ["dedicated", "gpu", "node.kubernetes.io/not-ready", "node.kubernetes.io/unschedulable"]
-TAINT_VALUES = ["", "a", "b", "5"]
+# Among them numbers as people may write them, of which the operators Gt and Lt take only some.
+TAINT_VALUES = ["", "a", "a", "b", "b", "5", "5", "12", "05", "+5", "-3", "-0", "9223372036854775808"]
 EFFECTS = ["NoSchedule", "NoSchedule", "PreferNoSchedule", "PreferNoSchedule", "NoExecute"]
