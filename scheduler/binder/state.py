@@ -1,11 +1,12 @@
 """A Pod of the queue as pages and REST show it."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from scheduler.binder.queue import State, Waiting
 
 _LONGEST_MESSAGE = 500
+_LAST_MOMENT = datetime.max.replace(tzinfo=UTC)
 
 
 def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
@@ -18,7 +19,9 @@ def shown(waiting: Waiting, at: float, now: datetime) -> dict[str, Any]:
     """
 
     def moment(seconds: float) -> str:
-        return (now + timedelta(seconds=seconds - at)).isoformat(timespec="milliseconds")
+        # Not past the last year: a Pause or an Exemption may end in its last second, and `now` is a little after `at`.
+        ahead = min(timedelta(seconds=seconds - at), _LAST_MOMENT - now)
+        return (now + ahead).isoformat(timespec="milliseconds")
 
     pod = waiting.pod
     opens_at = waiting.opens_at if waiting.state is State.UNSCHEDULABLE else None

@@ -1,6 +1,6 @@
 """The queue of Berth's own scheduler: order, backoff, requeued_by, gates."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import settings
@@ -70,6 +70,17 @@ def test_a_refused_pod_is_shown_with_the_moment_at_which_its_window_opens() -> N
     queue.requeue(POD_GONE, 5.0)
     found = {each.pod.name: shown(each, 1.0, NOON)["opens_at"] for each in queue.waiting()}
     assert found == {"waits": "2026-05-01T12:01:00.000+00:00", "helped": None}
+
+
+def test_a_pod_that_an_exemption_to_the_end_of_all_time_may_help_is_shown_with_that_moment() -> None:
+    queue = Queue()
+    queue.put(pod_of("waits"), 0.0)
+    (waiting,) = queue.waiting()
+    taken(queue, 0.0)
+    left = (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - NOON).total_seconds()
+    queue.refuse("waits", 1.0, requeued_by=(), opens_at=1.0 + left)
+    # A page is made a moment after the queue was looked at.
+    assert shown(waiting, 1.0, NOON + timedelta(seconds=2))["opens_at"] == "9999-12-31T23:59:59.999+00:00"
 
 
 def test_a_refused_pod_is_tried_again_after_something_that_can_help_it_and_after_its_backoff() -> None:
