@@ -117,6 +117,10 @@ class Heartbeat:
             connection.close()
             if self._trouble.is_news(str(error).partition("\n")[0]):
                 logger.warning("the heartbeat can't be written: %s", error)
+        except Exception as error:
+            # The last guard of a thread that must not end: without heartbeats, a process that works counts as dead.
+            if self._trouble.is_news(repr(error)):
+                logger.exception("the heartbeat failed; it is written again in a second")
         else:
             self._trouble.end()
 

@@ -1,5 +1,6 @@
 """Decisions of processes that are gone: missing until they arrive, in the table, the metrics, the pages and doctor."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -118,6 +119,29 @@ def test_each_cause_for_which_a_heartbeat_is_not_written_is_said_once(
         "the heartbeat can't be written: terminating connection",
         "the heartbeat can't be written: read-only transaction",
     ]
+
+
+def test_a_fault_in_what_else_a_process_writes_does_not_end_its_heartbeat(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        message = "date value out of range"
+        raise OverflowError(message)
+
+    live: Any = type("Live", (), {"synced": False})()
+    heartbeat = Heartbeat(
+        "binder",
+        live=live,
+        served=lambda: (0, None),
+        numbered=lambda: 0,
+        spooled=lambda: Depth(0, 0),
+        more=fail,
+    )
+    heartbeat.write()
+    (first,) = Process.objects.values_list("heartbeat_at", flat=True)
+    time.sleep(0.01)
+    heartbeat.write()
+    (second,) = Process.objects.values_list("heartbeat_at", flat=True)
+    assert second > first
+    assert caplog.messages == ["the heartbeat failed; it is written again in a second"]
 
 
 def test_one_of_whom_nothing_was_ever_stored_leaves_a_gap_too() -> None:
