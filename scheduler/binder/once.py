@@ -52,11 +52,11 @@ def schedule_once(wait_seconds: float) -> Passed:
 
 
 def _wait_for_lead(runtime: Runtime, deadline: float) -> None:
-    """Wait until everything is ready; if need be, until a dead holder's Lease expires."""
-    deadline_of_lease = time.monotonic() + DURATION_SECONDS + 5.0
-    while not (runtime.elector.leads() and not runtime.unready()):
-        if time.monotonic() > min(deadline, deadline_of_lease):
-            missing = runtime.unready()
+    """Wait until everything is ready; for the Lease of another process, until it would have expired if that process were dead."""
+    lease_ends_at = time.monotonic() + DURATION_SECONDS + 5.0
+    while (missing := runtime.unready()) or not runtime.elector.leads():
+        # A big cluster may take longer to list than any Lease lasts.
+        if time.monotonic() > (deadline if missing else min(deadline, lease_ends_at)):
             if missing:
                 message = (
                     f"not ready, without a {' and a '.join(missing)}: manage.py doctor says whether the database answers, whether "

@@ -1,6 +1,9 @@
 """One pass without Celery: what it says where it can't begin."""
 
+from collections.abc import Iterator
+from itertools import count
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -17,3 +20,44 @@ def test_a_pass_that_cannot_begin_says_what_is_missing_and_who_says_why(monkeypa
     monkeypatch.setattr(once, "Runtime", lambda identity: unready)
     with pytest.raises(once.NotReadyError, match=r"without a Revision and a Snapshot: manage\.py doctor says whether"):
         once.schedule_once(0.1)
+
+
+def runtime(*, missing: Iterator[list[str]], leads: bool) -> Any:
+    """A process whose parts come one look after the other, with nothing to schedule."""
+    return SimpleNamespace(
+        start=lambda: None,
+        stop=lambda: None,
+        elector=SimpleNamespace(leads=lambda: leads, holder="berth-binder@other"),
+        loop=SimpleNamespace(passes=1, bound=0, status=SimpleNamespace(in_flight=0, counts={})),
+        unready=lambda: next(missing),
+        waiting=list,
+    )
+
+
+@pytest.fixture
+def _a_look_takes_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr(once, "time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None))
+
+
+@pytest.mark.usefixtures("_a_look_takes_a_second")
+def test_a_cluster_that_takes_long_to_list_is_waited_for_as_long_as_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def listing() -> Iterator[list[str]]:
+        for _ in range(100):
+            yield ["Snapshot"]
+        while True:
+            yield []
+
+    monkeypatch.setattr(once, "Runtime", lambda identity: runtime(missing=listing(), leads=True))
+    assert once.schedule_once(600.0) == once.Passed(0, [])
+
+
+@pytest.mark.usefixtures("_a_look_takes_a_second")
+def test_another_scheduler_is_waited_for_only_until_its_lease_would_have_run_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(once, "Runtime", lambda identity: runtime(missing=iter(list, None), leads=False))
+    with pytest.raises(once.LeaseHeldError, match="another process schedules: berth-binder@other"):
+        once.schedule_once(600.0)
