@@ -145,8 +145,9 @@ class CompiledRuleSet:
                 [(rule, made) for rule, made in self.filters if rule.key not in out],
                 [(rule, made) for rule, made in self.scores if rule.key not in out],
             )
-            while len(self._left) >= _MOST_VARIANTS:
-                del self._left[next(iter(self._left))]
+            # All at once: threads share them, and what one would pick to drop, another may have dropped meanwhile.
+            if len(self._left) >= _MOST_VARIANTS:
+                self._left.clear()
             self._left[key] = found
         return found
 

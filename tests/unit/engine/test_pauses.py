@@ -1,6 +1,9 @@
 """What a Pause or an Exemption has out of force, for whom, until when; and that the rest decides as if it weren't there."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -208,6 +211,22 @@ class TestVariants:
         for name in names[1:]:
             rule_set.without([name])
         assert rule_set.without(names[:1]) is not first
+
+    def test_are_made_by_many_threads_at_once(self) -> None:
+        names = [f"r{number}" for number in range(12)]
+        rule_set = CompiledRuleSet(make_rule_set(filters=[FILTERS[0] | {"name": name} for name in names]))
+        out = list(combinations(names, 3))
+
+        def left(start: int) -> list[int]:
+            return [len(rule_set.without(out[(start + 7 * turn) % len(out)]).filters) for turn in range(4_000)]
+
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(8) as threads:
+                assert {number for found in threads.map(left, range(8)) for number in found} == {len(names) - 3}
+        finally:
+            sys.setswitchinterval(usual)
 
     def test_documents_are_left_the_same_rules(self) -> None:
         document = without_rules(rules(), ["team", "short", "keep"])
