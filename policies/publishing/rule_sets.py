@@ -168,11 +168,11 @@ def checked_rule_sets(documents: Sequence[compiler.JSONObject]) -> list[engine.R
     Each document is checked once, although its page and publishing both need it.
     """
     keys = [_key_of(document) for document in documents]
-    new = {key: document for key, document in zip(keys, documents, strict=True) if key not in _checked}
-    read: dict[bytes, Any] = dict(
-        zip(new, checking.read_each((document, "") for document in new.values()), strict=True)
-    )
-    found = [read[key] if key in read else _checked[key] for key in keys]
+    # Each is looked up once: while the others are checked, another thread may push it out.
+    values: dict[bytes, Any] = {key: kept for key in keys if (kept := _checked.get(key)) is not None}
+    new = {key: document for key, document in zip(keys, documents, strict=True) if key not in values}
+    values |= zip(new, checking.read_each((document, "") for document in new.values()), strict=True)
+    found = [values[key] for key in keys]
     for key, each in zip(keys, found, strict=True):
         if isinstance(each, engine.RuleSet):
             _remember(key, each)
@@ -189,7 +189,7 @@ def _key_of(document: compiler.JSONObject) -> bytes:
 
 
 def _remember(key: bytes, checked: engine.RuleSet) -> None:
+    _checked.pop(key, None)
     _checked[key] = checked
-    _checked.move_to_end(key)
     while len(_checked) > _MOST_CHECKED:
         _checked.popitem(last=False)

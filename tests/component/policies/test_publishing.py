@@ -1,10 +1,16 @@
 """Publishing: what becomes live, what stays, and what follows it."""
 
+from collections import OrderedDict
+from collections.abc import Iterable
+
 import pytest
 from django.contrib.auth.models import Group, User
 
-from policies import publishing
+from policies import checking, publishing
+from policies.engine.documents import document_of
+from policies.engine.ruleset import RuleSet
 from policies.models import Assignment, PriorityClass, Revision, RuleSetVersion
+from policies.publishing import rule_sets
 from tests.builders import TEAM_FILTER, make_assignment, make_node, make_pod, make_priority_class, make_rule_set
 from tests.component.pages import opened, publish, publish_all
 
@@ -46,6 +52,23 @@ def test_failed_tests_are_refused_with_their_faults() -> None:
         publish(make_rule_set(filters=[{"builtin": "PodFitsResources"}], tests=[test]))
     assert "spec.tests[0]" in caught.value.faults[0].path
     assert _states("web") == []
+
+
+def test_documents_are_checked_whatever_a_colleague_has_checked_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many results are kept as one process needs; a colleague's push out those that were kept longest."""
+    monkeypatch.setattr(rule_sets, "_checked", OrderedDict())
+    monkeypatch.setattr(rule_sets, "_MOST_CHECKED", 1)
+    read_each = checking.read_each
+
+    def beside_a_colleague(documents: Iterable[tuple[object, str]]) -> list[checking.Document | Exception]:
+        publishing.remember_checked(make_rule_set("theirs"))
+        return [*read_each(documents)]
+
+    monkeypatch.setattr(checking, "read_each", beside_a_colleague)
+    known, new = make_rule_set("known"), make_rule_set("new")
+    publishing.remember_checked(known)
+    found = publishing.checked_rule_sets([document_of(known), document_of(new)])
+    assert [each.name for each in found if isinstance(each, RuleSet)] == ["known", "new"]
 
 
 def test_rolling_back_restores_content_and_states() -> None:
