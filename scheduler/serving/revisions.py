@@ -94,8 +94,16 @@ class RevisionHolder:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
+        broken = Trouble()
         while not self._stopping.is_set():
-            self.poll()
+            try:
+                self.poll()
+            except Exception as error:
+                # The last guard of a thread that must not end: a later Revision, such as a Pause, has to take effect.
+                if broken.is_news(repr(error)):
+                    logger.exception("the newest Revision can't be used, %s", self._goes_on())
+            else:
+                broken.end()
             self._stopping.wait(self._poll_seconds)
         connection.close()
 

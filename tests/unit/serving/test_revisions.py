@@ -5,6 +5,8 @@ import threading
 import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import Revision
 from scheduler.serving import revisions
-from scheduler.serving.revisions import PIN_SECONDS, Pins
+from scheduler.serving.revisions import PIN_SECONDS, Pins, RevisionHolder
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
 
@@ -36,6 +38,25 @@ def without_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+def test_a_fault_with_one_revision_does_not_end_the_look_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks, is_looked_at_again = count(), threading.Event()
+
+    def look(_: RevisionHolder) -> None:
+        if next(looks) < 2:
+            message = "a column of this Revision"
+            raise KeyError(message)
+        is_looked_at_again.set()
+
+    monkeypatch.setattr(RevisionHolder, "poll", look)
+    holder = RevisionHolder(path=tmp_path / "revision.json", poll_seconds=0.01)
+    holder.start()
+    assert is_looked_at_again.wait(10)
+    holder.stop()
+    assert caplog.messages == ["the newest Revision can't be used, there is no Revision to serve yet"]
 
 
 class TestPins:
