@@ -196,6 +196,10 @@ class Journal:
         except SpoolFullError as error:
             chain.failed = True
             logger.warning("a Snapshot can't be written, Decisions on it can't be replayed: %s", error)
+        except Exception:
+            # Without memory, for instance: otherwise all later Decisions would refer to a base that never comes.
+            chain.failed = True
+            logger.exception("a Snapshot can't be written, Decisions on it can't be replayed")
         finally:
             chain.written.set()
 

@@ -326,6 +326,23 @@ class TestFull:
         assert [head.chain for head in heads(recorder)][1:] == [0, 2]
         recorder.spool.close()
 
+    def test_a_snapshot_that_cannot_be_written_is_referred_to_by_no_decision_and_tried_again_later(
+        self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def without_memory(*_: Any) -> Iterator[bytes]:
+            raise MemoryError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(journal_module, "whole", without_memory)
+            snapshot = make_snapshot("n1")
+            recorder.record(answered(snapshot, "n1"))
+            recorder._journal.join(SHORT)
+            recorder.record(answered(snapshot, "n1"))
+        assert caplog.messages == ["a Snapshot can't be written, Decisions on it can't be replayed"]
+        monkeypatch.setattr(journal_module, "_AGAIN_SECONDS", 0.0)
+        recorder.record(answered(snapshot, "n1"))
+        assert [head.chain for head in heads(recorder)][1:] == [0, 2]
+
     def test_outcomes_that_find_no_room_are_written_once_there_is_room(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
