@@ -29,10 +29,9 @@ from policies.sentences import rule_sentence
 from policies.wording import listed
 from scheduler.decisions.matrix import Matrix, matrix_of
 from scheduler.decisions.reading import (
-    body_of,
     chosen_by,
     preemption_of,
-    read_decision,
+    read_both,
     revision_digest_of,
     rules_out_of_force,
     suspended_by,
@@ -74,12 +73,11 @@ class _Recorded(NamedTuple):
 
 def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
     """Return a Decision in words and as a table; for one node also what would change each rule's verdict."""
-    body = body_of(decision)
+    read, body = read_both(decision)
     own = _rule_set_of(decision, body)
     rule_set = _asked(decision, own)
     recorded = _recorded(decision, body, rule_set)
     sentences = list(_sentences(recorded, rule_set, node))
-    read = read_decision(decision)
     report = {
         "id": str(decision.id),
         "at": decision.at.isoformat(),
@@ -92,8 +90,8 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
         "feasible": decision.feasible,
         "best": decision.best,
         "error": decision.error,
-        "asked": [*(recorded.body.get("nodes") or []), *(recorded.body.get("unknown") or [])],
-        "summary": _summary(decision, body),
+        "asked": [*(body.get("nodes") or []), *(body.get("unknown") or [])],
+        "summary": summary_of(decision, body),
         "ruleSetKnown": rule_set is not None,
         "matrix": msgspec.to_builtins(_table(read.answer, decision.best, node)),
         "rules": msgspec.to_builtins(sentences),
@@ -102,7 +100,7 @@ def explain_decision(decision: Decision, node: str = "") -> dict[str, Any]:
         report["missing"] = read.missing
     if chosen := chosen_by(body):
         report["chosenBy"] = chosen
-    if preemption := preemption_of(recorded.body):
+    if preemption := preemption_of(body):
         report["preemption"] = preemption
     if node and rule_set and recorded.cycle and node in recorded.cycle.table.row_of:
         report |= _of_node(own, recorded, recorded.cycle, node)
@@ -145,11 +143,6 @@ def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:
     return list(_sentences(_Recorded(decision, body, None), rule_set, "", with_seen=False))
 
 
-def summary_of(decision: Decision, body: dict[str, Any]) -> str:
-    """Return the answer in a sentence."""
-    return _summary(decision, body)
-
-
 def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> _Recorded:
     try:
         snapshot = snapshot_of(decision)
@@ -160,7 +153,8 @@ def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None
     return _Recorded(decision, body, Cycle(pod=pod, snapshot=snapshot, now=decision.at, params=params))
 
 
-def _summary(decision: Decision, body: dict[str, Any]) -> str:
+def summary_of(decision: Decision, body: dict[str, Any]) -> str:
+    """Return the answer in a sentence."""
     pod = f"{decision.pod_namespace}/{decision.pod_name}"
     if decision.error:
         return f"{pod} could not be decided: {decision.error}"
