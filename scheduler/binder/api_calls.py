@@ -263,8 +263,7 @@ class APICalls:
         self._no_longer_in_flight(pod)
         self.take_back(uid, now, placed_at=binding.decided_at)
         if (waiting := self._queue.get(uid)) is not None:
-            waiting.message = MESSAGES[outcome]
-            self.say(waiting, Condition(SCHEDULER_ERROR, MESSAGES[outcome], waiting.nominated))
+            self.say_error(waiting, MESSAGES[outcome])
 
     def send_again(self, now: float) -> None:
         """Resend bindings with an unknown outcome. Each goes to the same node, so it does no harm if the Pod is bound already.
@@ -427,8 +426,7 @@ class APICalls:
             elif outcome in _NOT_DONE and waiting is not None:
                 if outcome is Outcome.DENIED:
                     self._note_denied(uid, binding.target.node_name)
-                waiting.message = _NOT_DONE[outcome]
-                self.say(waiting, Condition(SCHEDULER_ERROR, _NOT_DONE[outcome], waiting.nominated))
+                self.say_error(waiting, _NOT_DONE[outcome])
 
     def _note_denied(self, uid: str, node_name: str) -> None:
         waiting = self._queue.get(uid)
@@ -454,6 +452,11 @@ class APICalls:
             self._told[pod.uid] = condition.message
             self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
         self._work.put(lambda: then(self._write_condition(pod, condition)))
+
+    def say_error(self, waiting: Waiting, message: str) -> None:
+        """Write as the Pod's condition, and show in the queue, why it isn't scheduled although no rule refused it."""
+        waiting.message = message
+        self.say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
 
     def say_again(self) -> None:
         """Retry conditions that couldn't be written, for Pods that would otherwise have none until their next refusal."""

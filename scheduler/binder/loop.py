@@ -26,7 +26,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.dry_run import Preemption
 from policies.engine.rule import NAMESPACE, NODE, NODE_GONE, POD_CAME, POD_GONE, POD_LEAVES
 from policies.engine.scheduling import usable_rows
-from scheduler.binder.actions import SCHEDULER_ERROR, UNSCHEDULABLE, Condition, Event
+from scheduler.binder.actions import UNSCHEDULABLE, Condition, Event
 from scheduler.binder.api_calls import APICalls, Message
 from scheduler.binder.counted import CountedBindings
 from scheduler.binder.cycle import BUDGETS, Placement, Profile, message_of, opens_at, requeued_by
@@ -372,9 +372,8 @@ class Loop:
             if self._unrecorded.is_news(str(error)):
                 logger.error("Pods aren't scheduled, their Decisions can't be recorded: %s", error)  # noqa: TRY400 - no fault
             BINDER_ATTEMPTS.labels("error").inc()
-            waiting.message = UNRECORDED
             self._queue.retry(waiting.pod.uid, now)
-            self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, UNRECORDED, waiting.nominated))
+            self._api_calls.say_error(waiting, UNRECORDED)
         else:
             self._unrecorded.end()
 
@@ -423,8 +422,7 @@ class Loop:
             # A fault in one Pod's data, or in a rule: scheduling of other Pods must go on.
             logger.exception("deciding on Pod %s/%s failed", waiting.pod.namespace, waiting.pod.name)
             BINDER_ATTEMPTS.labels("error").inc()
-            message = "Berth could not decide on the Pod; Berth's log says why"
-            self._api_calls.say(waiting, Condition(SCHEDULER_ERROR, message, waiting.nominated))
+            self._api_calls.say_error(waiting, "Berth could not decide on the Pod; Berth's log says why")
             return None
 
     def _look_at_conditions(self, now: float) -> Conditions | None:

@@ -692,6 +692,10 @@ def test_a_pod_whose_cycle_broke_off_is_tried_again_and_holds_up_nobody(
     assert world.on("n1") == ["b"]
     assert world.state("a") is State.BACKOFF
     assert [found.reason for _, found in world.conditions] == ["SchedulerError"]
+    world.now += 0.6  # less than its backoff
+    world.turn()
+    shown = {waiting.pod.name: waiting.message for waiting in world.loop.status.pods}
+    assert shown["a"] == world.conditions[0][1].message == "Berth could not decide on the Pod; Berth's log says why"
 
 
 def test_a_node_that_is_made_free_for_a_pod_is_kept_free_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
