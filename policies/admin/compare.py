@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from policies import checking, publishing
+from policies import publishing
 from policies.admin.base import change_url, marked, number_in, revision_url
 from policies.admin.differences import whole
 from policies.admin.panels import add_panel
@@ -137,8 +137,8 @@ def _version(kind: str, name: str, number: int) -> tuple[engine.Document | None,
     if kind == Kind.RULE_SET:
         row = RuleSetVersion.objects.select_related("rule_set").filter(rule_set__name=name, number=number).first()
         if row is not None:
-            read = checking.read_rule_set(publishing.version_document(row))
-            found, url = msgspec.structs.replace(read, version=number), version_url(row)
+            content = publishing.version_content(row)
+            found, url = msgspec.structs.replace(content, version=number), version_url(row)
     elif kind == Kind.PRIORITY_CLASS:
         version = PriorityClassVersion.objects.filter(name=name, number=number).first()
         found = engine.decode_priority_class(version.document.encode()) if version else None

@@ -259,7 +259,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     @once
     def rules_in_words(self, row: RuleSetVersion) -> SafeString | str:
         """Return the rules as sentences."""
-        content = _content_of(row)
+        content = publishing.version_content(row)
         spec = content.spec
         return sentences(content) if spec.filters or spec.scores or spec.victims else "No rule yet."
 
@@ -309,7 +309,11 @@ def content_of(rule_set: RuleSet, change: Change | None) -> engine.RuleSet:
     if isinstance(content, engine.RuleSet):
         return content
     newest = rule_set.versions.first() if rule_set.pk else None
-    return _content_of(newest) if newest else engine.RuleSet(name=rule_set.name, description=rule_set.description)
+    return (
+        publishing.version_content(newest)
+        if newest
+        else engine.RuleSet(name=rule_set.name, description=rule_set.description)
+    )
 
 
 def _copied(request: HttpRequest, rule_set: RuleSet) -> engine.RuleSet:
@@ -335,7 +339,3 @@ def copyable(text: str) -> SafeString:
     """Return a text block with a copy button."""
     button = '<button type="button" class="berth-copy" data-berth-copy>Copy</button>'
     return format_html('<div class="berth-block">{}<pre class="berth-code">{}</pre></div>', SafeString(button), text)
-
-
-def _content_of(version: RuleSetVersion) -> engine.RuleSet:
-    return checking.read_rule_set(publishing.version_document(version))

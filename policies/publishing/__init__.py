@@ -161,6 +161,7 @@ from policies.publishing.rule_sets import (
     checked_rule_sets,
     remember_checked,
     rule_sets_in_use,
+    version_content,
     version_document,
 )
 from policies.publishing.schedules import (
@@ -393,6 +394,7 @@ __all__ = [
     "unapproved_changes",
     "users_sentence",
     "values_of",
+    "version_content",
     "version_document",
     "via_of",
     "waiting_for",

@@ -101,12 +101,26 @@ def version_document(version: RuleSetVersion) -> compiler.JSONObject:
     In the rows' columns of PostgreSQL's jsonb 1e16 is a whole number, which expressions tell apart, and -0.0 has no sign.
     They are read if there is no such text, as of a version that was never live, or if a newer Berth wrote it.
     """
+    content = _content_that_went_live(version)
+    return compiler.document_of_content(content) if content else compiler.rule_set_document(version)
+
+
+def version_content(version: RuleSetVersion) -> engine.RuleSet:
+    """Return the content of a version, without its number, as it went live: this version of Berth may refuse to publish it again.
+
+    Raises:
+        RuleSetError: it was never live, and isn't valid.
+    """
+    content = _content_that_went_live(version) or checking.read_rule_set(compiler.rule_set_document(version))
+    return msgspec.structs.replace(content, version=0)
+
+
+def _content_that_went_live(version: RuleSetVersion) -> engine.RuleSet | None:
     text = documents_of([version.digest]).get(version.digest)
     try:
-        content = msgspec.json.decode(text, type=engine.RuleSet) if text is not None else None
+        return msgspec.json.decode(text, type=engine.RuleSet) if text is not None else None
     except msgspec.DecodeError:
-        content = None
-    return compiler.document_of_content(content) if content else compiler.rule_set_document(version)
+        return None
 
 
 def check_version(version: RuleSetVersion) -> engine.RuleSet:

@@ -303,6 +303,7 @@ ONLY_READ = {
         "scheduled_changes",
         "seen_of",
         "sentence_of",
+        "version_content",
         "version_document",
     ),
     *(

@@ -9,9 +9,11 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
-from policies import publishing
+from policies import checking, publishing
 from policies.engine import ruleset as engine
+from policies.engine.errors import Fault, RuleSetError
 from policies.models import Change, Rule, RuleSet, RuleSetVersion
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import change_url, edit_page, form_data, get, new_row, opened, publish, rows, text_of
@@ -250,6 +252,26 @@ def test_a_frozen_version_is_a_page_to_read(operator: Client) -> None:
     text = text_of(get(operator, change_url("rulesetversion", version.pk)))
     assert "refuse nodes as “node belongs to another team”" in text
     assert "Save" not in text
+
+
+def test_an_archived_rule_set_can_be_edited_though_its_version_would_be_refused_now(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later version of Berth may limit what an earlier one let go live."""
+
+    def refuse(_: object) -> engine.RuleSet:
+        raise RuleSetError([Fault("spec.filters[0].expression", "is too costly")])
+
+    publishing.archive(rule_set=RuleSet.objects.get(name="web"), by="ops", reason="unused")
+    monkeypatch.setattr(checking, "read_rule_set", refuse)
+    version = RuleSetVersion.objects.get(rule_set__name="web")
+    for url in (
+        reverse("admin:policies_rulesetversion_change", args=["edit_3Aweb"]),
+        reverse("rule_set_text", args=["web"]),
+        reverse("admin:policies_rulesetversion_change", args=[version.pk]),
+        reverse("compare", query={"kind": "RuleSet", "name": "web", "before": 0, "after": 1}),
+    ):
+        assert "node belongs to another team" in get(operator, url).content.decode(), url
 
 
 def test_the_change_shows_what_it_does_before_it_is_published(operator: Client) -> None:
