@@ -94,6 +94,10 @@ class MemoryStream:
         self._check()
         return len(self.entries)
 
+    def is_nearly_full(self) -> bool:
+        self._check()
+        return False
+
     def eviction_policy(self) -> str:
         self._check()
         return self.policy

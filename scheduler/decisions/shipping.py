@@ -290,6 +290,9 @@ class Shipper:
         if not shipments or following is None:
             source.at, source.next_sequence = at, following
             return False
+        # If others fill Redis, some are shipped all the same whenever those before are stored.
+        if self._in_redis and self._stream.is_nearly_full():
+            return False
         source.has_left_redis = False
         answer = self._stream.append(source.writer, shipments, following)
         expected = source.next_sequence

@@ -29,6 +29,8 @@ _READ_AT_ONCE = 32
 # The members of an older version's entry, one record each: its extenders may run beside this version's worker.
 _WRITER, _SEGMENT, _OFFSET, _SEQUENCE, _KIND, _DATA = b"w", b"g", b"o", b"s", b"k", b"d"
 _TIMEOUT_SECONDS = 5.0
+# A quarter of Redis' memory is left for Celery's messages: one that is full takes no tick, and without ticks nothing is stored.
+_MOST_FILLED = 0.75
 
 
 class StreamError(Exception):
@@ -188,6 +190,22 @@ class DecisionStream:
         """
         with _stream_errors():
             return int(self._redis.xlen(STREAM))
+
+    def is_nearly_full(self) -> bool:
+        """Return whether Redis has hardly any memory left; False if it has no limit, or doesn't reveal it.
+
+        Raises:
+            StreamError: Redis is unavailable.
+        """
+        try:
+            found = self._redis.info("memory")
+        except redis.ResponseError:
+            return False
+        except redis.RedisError as error:
+            raise StreamError(_said(error)) from error
+        # Redis counts in this way before it refuses a write (redis 7 evict.c, getMaxmemoryState).
+        used = int(found.get("used_memory", 0)) - int(found.get("mem_not_counted_for_evict", 0))
+        return used > _MOST_FILLED * int(found.get("maxmemory", 0)) > 0
 
     def eviction_policy(self) -> str:
         """Return Redis' maxmemory-policy; empty if Redis doesn't reveal it (managed servers forbid CONFIG).
