@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -38,6 +39,10 @@ logger = logging.getLogger("berth.checking")
 _ROOT = Path(__file__).resolve().parents[2]
 # Nothing of the parent's environment, which has secrets. One thread: numpy would reserve memory for one per core.
 _ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
+# How a process ends that took no more than it may: it was idle for long, or somebody killed it, mostly the kernel for want of memory.
+_ENDS_OF_OTHERS = {0, -signal.SIGKILL, -signal.SIGTERM}
+# How long a process whose socket has ended may take to end itself.
+_ENDING_SECONDS = 2.0
 
 
 class CheckingError(RuntimeError):
@@ -85,6 +90,13 @@ class _Worker:
                 answers.append((kind, found))
         return answers, None
 
+    def was_ended(self) -> bool:
+        """Return whether a process that gave no answer has ended for a reason that isn't the document's."""
+        try:
+            return self._process.wait(_ENDING_SECONDS) in _ENDS_OF_OTHERS
+        except subprocess.TimeoutExpired:
+            return False  # it hangs
+
     def end(self) -> int:
         self._connection.close()
         self._process.kill()
@@ -118,6 +130,11 @@ class _Pool:
 
     def _asked(self, name: str, asked: Sequence[bytes]) -> list[Answer]:
         """Return answers for the first requests: at least one."""
+        # Once more, and no oftener: on a machine without memory, the document may be why the process is killed.
+        return self._answered(name, asked) or self._answered(name, asked) or [_refused(TOO_MUCH)]
+
+    def _answered(self, name: str, asked: Sequence[bytes]) -> list[Answer]:
+        """Return one process's answers for the first requests; none if somebody else ended it before."""
         worker = self._take()
         try:
             answers, stays = worker.ask(name, asked)
@@ -127,11 +144,11 @@ class _Pool:
         if stays:
             self._idle.append(worker)
             return answers
+        is_refused = stays is None and not worker.was_ended()
         code = worker.end()
         if stays is None:
             logger.warning("a check's process ended early: %s, exit %s", name, code)
-            answers.append(_refused(TOO_MUCH))
-        return answers
+        return [*answers, _refused(TOO_MUCH)] if is_refused else answers
 
     def end(self) -> None:
         """End the idle processes."""

@@ -3,8 +3,10 @@
 import io
 import os
 import pickle
+import signal
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,40 @@ def test_a_process_that_was_ended_from_outside_is_replaced_without_a_word() -> N
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert checking.faults_of(rule_set_document()) == []
     assert pid not in children()
+
+
+def killed(process: Any) -> None:
+    os.kill(process._process.pid, signal.SIGKILL)
+
+
+def told_to_end(process: Any) -> None:
+    os.kill(process._process.pid, signal.SIGTERM)
+
+
+def idle_for_too_long(process: Any) -> None:
+    """It ends at the moment at which it is asked."""
+    with socket.socket(fileno=os.dup(process._connection.fileno())) as ours:
+        ours.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("ended", [killed, told_to_end, idle_for_too_long], ids=lambda ended: ended.__name__)
+def test_a_process_ended_from_outside_during_a_check_says_nothing_about_the_document(
+    ended: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, ask = [1], pool._Worker.ask
+
+    def asked_as_it_ends(self: Any, name: str, asked: list[bytes]) -> Any:
+        if left[0]:
+            left[0] -= 1
+            ended(self)
+        return ask(self, name, asked)
+
+    assert checking.faults_of(rule_set_document()) == []
+    monkeypatch.setattr(pool._Worker, "ask", asked_as_it_ends)
+    assert checking.faults_of(rule_set_document()) == []
+    left[0] = 2
+    assert checking.faults_of(rule_set_document()) == [Fault("", TOO_MUCH)]  # on a small machine it may be the document
+    assert checking.faults_of(rule_set_document()) == []
 
 
 def test_no_more_processes_are_started_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
