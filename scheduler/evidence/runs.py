@@ -130,11 +130,19 @@ def _run(row: EvidenceExport, now: datetime) -> None:
     except _SupersededError:
         return
     except (DamagedError, EvidenceError, KeyFileError, DatabaseError) as error:
+        if _says_database_is_away(error):
+            raise  # that is no fault of the archive: it is begun again, as after a worker's end
         fault = NO_KEY if isinstance(error, KeyFileError) else str(error)
         running.update(state=_State.FAILED, ended_at=timezone.now(), fault=fault)
         row.pieces.filter(attempt=row.attempts).delete()
     else:
         running.update(state=_State.DONE, ended_at=timezone.now())
+
+
+def _says_database_is_away(error: Exception) -> bool:
+    """Return whether PostgreSQL ended the connection, or it broke: then there is no code, or one of a shutdown or a connection's end."""
+    code = getattr(error.__cause__, "sqlstate", "")
+    return code is None or code.startswith(("08", "57P"))
 
 
 class _Pieces(io.RawIOBase):

@@ -1,18 +1,22 @@
 """Archives that people ask for in the admin: made by a worker, taken by whoever may, and each of that is an event."""
 
 import re
+import sqlite3
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from psycopg.errors import AdminShutdown, ConnectionException, DiskFull
 
 from policies.models import AuditEvent
 from policies.publishing import silence
@@ -302,3 +306,40 @@ def test_the_list_asks_again_only_while_one_is_being_made(ledger: Ledgered, audi
     assert 'hx-trigger="every 1s"' in auditor.get(ROWS).content.decode()
     run_waiting()
     assert not re.search("hx-get", auditor.get(ROWS).content.decode())
+
+
+@pytest.mark.parametrize("cause", [AdminShutdown, ConnectionException, psycopg.OperationalError])
+def test_an_archive_is_begun_again_when_the_database_went_away(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch, cause: type[Exception]
+) -> None:
+    row = asked(auditor)
+    with monkeypatch.context() as away:
+        away.setattr(runs, "export", raising(cause()))
+        with pytest.raises(OperationalError):
+            run_waiting()
+    row.refresh_from_db()
+    assert row.state == "running"
+    EvidenceExport.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.attempts) == ("done", 2)
+
+
+@pytest.mark.parametrize("cause", [DiskFull(), sqlite3.OperationalError()])
+def test_an_archive_fails_where_the_database_refuses_it(
+    ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch, cause: Exception
+) -> None:
+    row = asked(auditor)
+    monkeypatch.setattr(runs, "export", raising(cause))
+    run_waiting()
+    row.refresh_from_db()
+    assert (row.state, row.fault) == ("failed", "in the server's words")
+
+
+def raising(cause: Exception) -> Callable[..., None]:
+    """What meets an error of the database, as Django raises it."""
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise OperationalError("in the server's words") from cause
+
+    return fails
