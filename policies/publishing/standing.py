@@ -437,7 +437,7 @@ def waiting_for(change: Change, reviewers: Collection[int] | None = None) -> lis
     """
     events = list(change.events.all())
     left_out = {event.who for event in approvals_given(change, events)}
-    left_out |= {event.who for event in events if event.act in AUTHORING}
+    left_out |= {event.who for event in events if event.act in (*AUTHORING, _Act.URGENT)}
     asked = [event for event in events if event.act == _Act.ASK and event.asked not in left_out]
     if not asked or not _may_be_asked_for(change, events):
         return []

@@ -310,6 +310,16 @@ class TestAsking:
         (waiting,) = publishing.waiting_for(change)
         assert (waiting.name, waiting.since) == ("carol", change.events.get(act="urgent").at)
 
+    def test_who_published_it_in_an_emergency_is_not_waited_for(self, alice: User, carol: User, dave: User) -> None:
+        dave.groups.add(Group.objects.get(name="Emergency"))
+        change = in_review(make_rule_set("web", **A), by=alice)
+        for name in ("carol", "dave"):
+            publishing.ask_for_review(change=change, by=alice, whom=name)
+        do(change, publishing.publish_urgently, User.objects.get(pk=dave.pk), reason="fire")
+        change.refresh_from_db()
+        assert [each.name for each in publishing.waiting_for(change)] == ["carol"]
+        assert publishing.changes_waiting_for("dave") == []
+
     def test_who_has_edited_it_since_is_not_waited_for(self, alice: User, carol: User, dave: User) -> None:
         carol.groups.add(Group.objects.get(name="Operator"))
         change = in_review(make_rule_set("web", **A), by=alice)
