@@ -268,10 +268,10 @@ def check_ahead(at: datetime, what: str) -> None:
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:
     """Return why the gate blocks publishing of a Change; empty where it doesn't, and for Changes that can't wait for it.
 
-    These are Changes that restore formerly live content, or that only pause.
+    These are Changes that restore formerly live content, or that only pause. Resuming isn't: the gate examines what comes into force.
     """
     goes_back = change.rolls_back_to is not None or is_way_back(change, events)
-    if goes_back or change.state not in lifecycle.OPEN or all(edit.kind == Kind.PAUSE for edit in change.edits.all()):
+    if goes_back or change.state not in lifecycle.OPEN or not change.edits.all() or only_tightens_pauses(change):
         return ""
     return (gate or gate_of(change)).refusal
 
@@ -392,15 +392,19 @@ def _tightens(before: Value | None, after: Value | None) -> bool:
 def needs_review(edits: Iterable[Edit], *, rolls_back: bool = False) -> bool:
     """Return whether edits of the live state need approvals: then callers send them to review instead of publishing them."""
     revision, wanted = current_revision(), list(edits)
-    live = values_of(revision)
     touched = rule_sets_of(wanted, revision)
-    pauses = all(_tightens(live.get(edit.key), edit.value) for edit in wanted)
-    return bool(needs_of(touched, rolls_back=rolls_back, pauses=pauses))
+    return bool(needs_of(touched, rolls_back=rolls_back, pauses=_only_tighten_pauses(wanted, revision)))
 
 
 def needs_gate(edits: Iterable[Edit]) -> bool:
     """Return whether edits of the live state need a run of the gate first: then callers send them to review, too."""
-    return settings.BERTH.gate_required and any(edit.kind != Kind.PAUSE for edit in edits)
+    return settings.BERTH.gate_required and not _only_tighten_pauses(edits, current_revision())
+
+
+def _only_tighten_pauses(edits: Iterable[Edit], revision: engine.Revision) -> bool:
+    """Return whether edits of the live state only take more out of force, or for longer."""
+    live = values_of(revision)
+    return all(_tightens(live.get(edit.key), edit.value) for edit in edits)
 
 
 def way_to_live(change: Change) -> str:

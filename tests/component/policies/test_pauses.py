@@ -269,6 +269,16 @@ class TestReview:
         with pytest.raises(PublishingError, match="gate"):
             publish(Edit.of(make_exemption()))
 
+    def test_what_comes_into_force_again_waits_for_the_gate(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        publishing.pause(target="RuleSet/web", by="ops", reason="why")
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_required=True))
+        sooner = f"{timezone.now() + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+        assert publishing.pause(target="RuleSet/web", by="ops", reason="why", until=sooner).state == "in_review"
+        assert publishing.resume(target="RuleSet/web", by="ops", reason="done").state == "in_review"
+        (paused,) = live().pauses
+        with pytest.raises(PublishingError, match="gate"):
+            publish(Edit("Pause", paused.name, None))
+
 
 class TestEndsWithItsTarget:
     """What is paused and then removed isn't paused any more: brought back, it is in force."""
