@@ -42,6 +42,10 @@ def fresh(change: Change) -> Change:
     return Change.objects.get(pk=change.pk)
 
 
+def raising(error: Exception) -> None:
+    raise error
+
+
 class TestGoingLive:
     def test_it_goes_live_at_its_time_and_not_before_and_once(self, alice: User, now: datetime) -> None:
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
@@ -185,6 +189,8 @@ class TestGoingLive:
             scheduled(change, alice, now - HOUR)
         with pytest.raises(PublishingError, match="It would go live after it goes back"):
             scheduled(change, alice, now + 2 * HOUR, back_at=now + HOUR)
+        with pytest.raises(PublishingError, match="It would go live after it goes back"):
+            scheduled(change, alice, now + HOUR)
 
     def test_a_time_that_is_sent_twice_is_set_or_taken_back_once(self, alice: User, now: datetime) -> None:
         change = opened(make_rule_set("web", **A), by=alice)
@@ -215,6 +221,23 @@ class TestGoingLive:
         assert tick(now + HOUR) == []
         row = fresh(change)
         assert (row.state, row.publish_at, row.held) == ("draft", at, "")
+
+    def test_one_that_another_clock_holds_back_while_its_documents_are_checked_stays_held(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+
+        def meanwhile(*_: object) -> None:
+            with monkeypatch.context() as other:
+                refused = PublishingError(["a test fails"])
+                other.setattr("policies.publishing.changes.check_contents", lambda *_: raising(refused))
+                assert tick(now + HOUR) == [f"{change} is held back: a test fails"]
+
+        monkeypatch.setattr("policies.publishing.changes.check_contents", meanwhile)
+        assert tick(now + HOUR) == []
+        row = fresh(change)
+        assert (row.state, row.held.endswith("a test fails")) == ("draft", True)
+        assert not Revision.objects.exists()
 
     def test_the_time_to_go_back_has_to_be_ahead_and_behind_the_one_to_go_live(
         self, alice: User, now: datetime
