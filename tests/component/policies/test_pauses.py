@@ -245,6 +245,17 @@ class TestReview:
             == "in_review"
         )
 
+    def test_the_same_end_for_another_reason_needs_none_and_another_target_does(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(Edit.of(make_pause(target="RuleSet/web", until="2030-01-01T00:00:00Z")))
+        required(monkeypatch, review_pauses=False)
+        publish(Edit.of(make_pause(target="RuleSet/web", until="2030-01-01T00:00:00Z", reason="INC-1")))
+        # What the Pause named before would come into force.
+        for target in ("RuleSet/web/team", "Assignment/all", "everything"):
+            with pytest.raises(PublishingError, match="approval"):
+                publish(Edit.of(make_pause(target=target, reason="INC-1")))
+
     def test_what_does_more_than_tighten_a_pause_needs_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
         required(monkeypatch, review_pauses=False)
@@ -262,6 +273,15 @@ class TestReview:
         assert publishing.pause(target=target, by="ops", reason="why").state == "in_review"
         with pytest.raises(PublishingError, match="approval"):
             publish(Edit.of(make_exemption()))
+
+    @pytest.mark.parametrize(("roll_backs", "state"), [(False, "published"), (True, "in_review")])
+    def test_where_pauses_need_none_a_setting_asks_for_them_if_it_does_so_for_roll_backs(
+        self, roll_backs: bool, state: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publishing.set_review(rule_set="web", approvals=1, roll_backs=roll_backs, by="root")
+        assert publishing.pause(target="Assignment/all", by="ops", reason="why").state == "in_review"
+        monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_pauses=False))
+        assert publishing.pause(target="RuleSet/web", by="ops", reason="why").state == state
 
     def test_the_gate_does_not_keep_anybody_from_pausing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_required=True))
