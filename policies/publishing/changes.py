@@ -5,7 +5,7 @@ a digest, and are dropped when it changes. Publishing also drops the approvals o
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from django.contrib.auth.models import User
@@ -32,7 +32,7 @@ from policies.publishing.assignments import Orders, orders_for
 from policies.publishing.contents import Edit, check_contents, ended_with, is_same, make_live, with_edits
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
-from policies.publishing.parts import Key, Kind, key_of, live_digests
+from policies.publishing.parts import Key, Kind, Value, key_of, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown
@@ -339,7 +339,7 @@ def rebase_change(
         given_up = {
             each.key for each in moved if each.key in take_theirs or is_same(each.live, merged.get(each.key, each.mine))
         }
-        _move_edits(row, moved, given_up, merged, to=expected_revision)
+        _move_edits(row, moved, given_up, merged, to=expected_revision, by=by)
         takes_their_order = ORDER in take_theirs
         if takes_their_order or orders is not None:
             _take_order(row, None if takes_their_order else orders, by)
@@ -352,14 +352,25 @@ def rebase_change(
 
 
 def _move_edits(
-    row: Change, moved: Sequence[Moved], given_up: Collection[Key], merged: Mapping[Key, engine.RuleSet], *, to: int
+    row: Change,
+    moved: Sequence[Moved],
+    given_up: Collection[Key],
+    merged: Mapping[Key, engine.RuleSet],
+    *,
+    to: int,
+    by: By,
 ) -> None:
     """Delete the edits that are given up, and base the others on a Revision, the merged ones with their merged documents."""
     delete_edits(row, given_up)
     digests = live_digests([each.key for each in moved], to)
     for kind, name in (each.key for each in moved if each.key not in given_up):
-        fields = {"document": engine.encode(merged[kind, name]).decode()} if (kind, name) in merged else {}
+        fields = _made_anew(merged[kind, name], by) if (kind, name) in merged else {}
         row.edits.filter(kind=kind, name=name).update(base_digest=digests.get((kind, name), ""), **fields)
+
+
+def _made_anew(value: Value, by: By) -> dict[str, Any]:
+    """Return the columns of an edit whose content a rebase made: it is that of whoever rebased, not of who edited it before."""
+    return {"document": engine.encode(value).decode(), "author": name_of(by), "edited_at": timezone.now()}
 
 
 def _check_has_moved(chosen: Collection[Key], moved: Iterable[Moved], row: Change) -> None:
@@ -394,7 +405,8 @@ def _take_order(row: Change, orders: Orders | None, by: By) -> None:
     moved = {name: msgspec.structs.replace(made[name], order=number) for name, number in numbers.items()}
     delete_edits(row, [(Kind.ASSIGNMENT, name) for name, value in moved.items() if value == now.get(name)])
     for name, value in moved.items():
-        row.edits.filter(kind=Kind.ASSIGNMENT, name=name).update(document=engine.encode(value).decode())
+        if value != made[name]:
+            row.edits.filter(kind=Kind.ASSIGNMENT, name=name).update(**_made_anew(value, by))
     more = {edit.key: edit for name, value in moved.items() if name not in held for edit in [Edit.of(value)]}
     write_edits(row, more, live_digests(more, live.number), by=by)
 
@@ -595,7 +607,7 @@ def _publish(
             if armed is not None:
                 _check_armed(row, armed)
             authors = {each.key: each.author for each in row.edits.all()}
-            # Edits that others added, or that a rebase renumbered, don't belong to the repository that opened it.
+            # Edits that others added, or that others merged or renumbered by a rebase, don't belong to the repository that opened it.
             brought = {key for key, author in authors.items() if author == row.opened_by}
             check_owners(brought, Keeper(row.owner, row.takes_over))
             ended = ended_with(before, edits)

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from policies import manifests, publishing
 from policies.management.commands.lint import lint_files
-from policies.models import AuditEvent, Change, OwnerMark, Revision, RuleSet
+from policies.models import AuditEvent, Change, OwnerMark, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, Keeper, OnBehalf, PublishingError
 from policies.scopes import Reach
 from tests.builders import assignment_document, make_assignment, make_rule_set, pause_document, rule_set_document
@@ -310,6 +310,49 @@ def test_what_a_person_edited_within_its_change_is_drift(write: Any) -> None:
     (said,) = plan("--owner", "shop-rules", files)["drift"]
 
     assert said.startswith(f"rule set web was changed outside of shop-rules, by Change {change.pk} of ")
+
+
+def test_what_a_person_merged_within_its_change_is_drift_and_that_persons_version(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    files = write(rule_set_document(**FIRST, scores=[{"builtin": "LeastRequestedPriority"}]))
+    run("apply", "--owner", "shop-rules", "--title", "from the files", files)
+    change = Change.objects.get(state="draft")
+    publish(make_rule_set(filters=[*FIRST["filters"], *SECOND["filters"]]))
+    live = publishing.current_revision().number
+    sides = {("RuleSet", "web"): dict[str, str]()}
+    publishing.rebase_change(
+        change=change, by="alice", expected_digest=change.digest, expected_revision=live, merge=sides
+    )
+    change.refresh_from_db()
+    publishing.publish_change(change=change, by="bob", expected_digest=change.digest)
+
+    # The files lack the second filter: their next apply would take it out.
+    (said,) = plan("--owner", "shop-rules", files)["drift"]
+
+    assert said.startswith(f"rule set web was changed outside of shop-rules, by Change {change.pk} of ")
+    assert RuleSetVersion.objects.get(state="published").author == "alice"
+
+
+def test_what_a_person_renumbered_within_its_change_is_drift(write: Any) -> None:
+    publish_all(make_rule_set(), *(make_assignment(name, order=order) for name, order in (("b", 20), ("c", 30))))
+    run("apply", *SHOP, write(assignment_document("a", order=10)))
+    files = write(assignment_document("a", order=25, mode="shadow"))
+    run("apply", "--owner", "shop-rules", "--title", "from the files", files)
+    change = Change.objects.get(state="draft")
+    publish_all(make_assignment("b", order=40))
+    live = publishing.current_revision().number
+    theirs = [publishing.ORDER]
+    publishing.rebase_change(
+        change=change, by="alice", expected_digest=change.digest, expected_revision=live, take_theirs=theirs
+    )
+    change.refresh_from_db()
+    (edit,) = publishing.edits_of(change)
+    assert edit == Edit.of(make_assignment("a", order=10, mode="shadow"))
+    publishing.publish_change(change=change, by="bob", expected_digest=change.digest)
+
+    (said,) = plan("--owner", "shop-rules", files)["drift"]
+
+    assert said.startswith(f"Assignment a was changed outside of shop-rules, by Change {change.pk} of ")
 
 
 def test_what_a_person_removed_is_drift_and_what_the_repository_removed_is_none(write: Any) -> None:
