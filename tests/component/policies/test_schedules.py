@@ -222,6 +222,26 @@ class TestGoingLive:
         row = fresh(change)
         assert (row.state, row.publish_at, row.held) == ("draft", at, "")
 
+    @pytest.mark.parametrize("act", [publishing.reject_change, publishing.withdraw_change])
+    def test_a_rejection_or_a_withdrawal_ends_its_time(self, act: Any, alice: User, carol: User, now: datetime) -> None:
+        change = opened(make_rule_set("web", **A), by=alice)
+        do(change, publishing.submit_change, alice)
+        scheduled(change, alice, now + HOUR)
+        do(change, act, carol if act is publishing.reject_change else alice, text="no")
+        assert fresh(change).publish_at is None
+        if act is publishing.reject_change:
+            do(change, publishing.reopen_change, alice)
+            # Whoever opens it again hasn't asked for the time of what was rejected.
+            assert tick(now + DAY) == []
+        assert not Revision.objects.exists()
+
+    def test_an_edit_of_one_that_is_held_back_leaves_it_held(self, alice: User, now: datetime) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        publishing.set_review(approvals=1, by="root")
+        assert "is held back" in tick(now + HOUR)[0]
+        do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("web", **B))])
+        assert list(publishing.held_changes()) == [change]
+
     def test_one_that_another_clock_holds_back_while_its_documents_are_checked_stays_held(
         self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
