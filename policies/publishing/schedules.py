@@ -167,7 +167,7 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
             return row  # no edit: nobody becomes an author by it, and approvals stay
         if expires_at is not None:
             check_ahead(expires_at, "It would go back")
-            if row.publish_at is not None and expires_at <= row.publish_at:
+            if row.publish_at is not None and expires_at <= row.publish_at and holds_schedule(row):
                 raise PublishingError([f"It would go back before it goes live, at {said_at(row.publish_at)}."])
         row.expires_at = expires_at
         finish(row, _Act.EDIT, by, f"goes back at {said_at(expires_at)}" if expires_at else "doesn't go back by itself")

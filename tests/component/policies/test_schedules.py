@@ -268,6 +268,16 @@ class TestGoingLive:
                 do(change, publishing.set_expiry, alice, expires_at=at)
         assert fresh(change).expires_at is None
 
+    def test_a_time_that_an_edit_ended_keeps_nobody_from_setting_the_one_to_go_back(
+        self, alice: User, now: datetime
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + 2 * HOUR)
+        do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("web", **B))])
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        assert fresh(change).expires_at == now + HOUR
+        with pytest.raises(PublishingError, match="It would go live after it goes back"):
+            scheduled(change, alice, now + 2 * HOUR)
+
     def test_what_expired_before_it_went_live_never_does_and_says_so(self, alice: User, now: datetime) -> None:
         """Both of its times passed in an outage."""
         change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR, back_at=now + 2 * HOUR)
