@@ -1,7 +1,8 @@
 """A history with a ledger for tests: Decisions and outcomes of two writers, checkpoints inside and outside the database."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -143,6 +144,16 @@ def without_triggers() -> None:
         cursor.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
         for (name,) in cursor.fetchall():
             cursor.execute(f"DROP TRIGGER {name}")
+
+
+@contextmanager
+def hidden_beginning() -> Iterator[None]:
+    """Hide the event of the first signed deletions, so that workers sign another one, and bring it back unchanged."""
+    without_triggers()
+    first = AuditEvent.objects.filter(kind="prune.begin").values_list("pk", flat=True).get()
+    AuditEvent.objects.filter(pk=first).update(kind="hidden")
+    yield
+    AuditEvent.objects.filter(pk=first).update(kind="prune.begin")
 
 
 class Tampering(Protocol):

@@ -43,7 +43,7 @@ class PrunedLeaves:
     """The deletions in one log. They are read again if rows are deleted while their leaves are read.
 
     Attributes:
-        planted: rows that only seem to be deleted by retention, in words, with their unsigned deletion.
+        planted: claims of deletions that aren't proved.
         outcomes_before: the time before which outcomes may have been deleted; None if none were.
     """
 
@@ -56,7 +56,7 @@ class PrunedLeaves:
 
     def _read(self) -> None:
         found, planted = deletions(self._verifiers)
-        self.planted = [(where, each) for where, each in planted if each.log == self._log]
+        self.planted = [claim for claim in planted if claim.deletion.log == self._log]
         self.outcomes_before = max((_horizon_of(each) for each in found if each.log == OUTCOMES), default=None)
         # In order, for the deletion at the current leaf, and the start of the next one.
         self._deletions = sorted((each for each in found if each.log == self._log), key=lambda each: each.first)

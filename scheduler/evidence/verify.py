@@ -250,11 +250,11 @@ class LogVerifier:
         return head, max(0, min(head.size, most))
 
     def _say_planted(self) -> None:
-        for where, each in self._pruned.planted:
+        for where, each, why in self._pruned.planted:
             self._fault(
                 each.first,
                 f"{where} says that {each.what} of {each.first} to {each.until - 1} were deleted by a rule ({each.rule}), "
-                "and no key that is trusted signed that: it was planted",
+                f"and {why}: it was planted",
             )
 
     def _parts(

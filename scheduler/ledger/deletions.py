@@ -1,10 +1,10 @@
 """The ledger's account of deletions by retention: AuditEvents, each with a note that lists the leaves, signed by the ledger's key.
 
-So an attacker who can only write rows can't disguise a deletion as pruning. The first signed note takes over all earlier deletions;
-from then on, only signed notes count.
+So an attacker who can only write rows can't disguise a deletion as pruning. The first signed note takes over all earlier deletions,
+once; from then on, only signed notes of deletions count.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from policies.publishing.actors import CLOCK
 from policies.publishing.audit import record_event, said_by
 from policies.publishing.locks import Lock
 from scheduler.ledger.keys import KeyFileError, read_signer
+from scheduler.ledger.logs import EVENTS
 from scheduler.ledger.note import NoteError, Signer, Verifier, open_note
-from scheduler.models import LedgerPruned
+from scheduler.models import LedgerLeaf, LedgerPruned
 
 KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
 # A half-open range: from the first number up to but not including the second.
@@ -46,11 +47,19 @@ class Deletion(NamedTuple):
         return f"{self.log} {self.what} {self.first} {self.until} {' '.join(self.rule.split())}\n"
 
 
+class Claim(NamedTuple):
+    """A deletion that is claimed and unproved: where it is claimed, in words, and why that doesn't count."""
+
+    where: str
+    deletion: Deletion
+    why: str = "no key that is trusted signed that"
+
+
 class Deletions(NamedTuple):
-    """Proved deletions, and unproved ones: a description, with the deletion that isn't signed."""
+    """Proved deletions, and planted claims of others."""
 
     found: list[Deletion]
-    planted: list[tuple[str, Deletion]]
+    planted: list[Claim]
 
 
 def note_deleted(deleted: Sequence[Deletion]) -> None:
@@ -88,27 +97,48 @@ def deletions(verifiers: Sequence[Verifier]) -> Deletions:
         django.db.DatabaseError: the database is unavailable.
     """
     signed: list[Deletion] = []
-    others: list[tuple[str, Deletion]] = []
-    has_begun = False
+    others: list[Claim] = []
+    beginnings: dict[str, list[Deletion]] = {}
     for event in AuditEvent.objects.filter(kind__in=KINDS).order_by("pk").iterator():
         found, is_signed = _said(event, verifiers)
-        if is_signed:
-            has_begun = has_begun or event.kind == Kind.PRUNE_BEGIN
-            signed += found
+        if not is_signed:
+            others += (Claim(f"AuditEvent {event.pk}", each) for each in found)
+        elif event.kind == Kind.PRUNE_BEGIN:
+            beginnings[str(event.pk)] = found
         else:
-            others += ((f"AuditEvent {event.pk}", each) for each in found)
+            signed += found
     for row in LedgerPruned.objects.order_by("pk").iterator():
         old = Deletion(row.log, row.what, row.first, row.until, row.rule, row.at, is_exact=False)
-        others.append((f"row {row.pk} of LedgerPruned", old))
-    if not has_begun:
-        return Deletions([*signed, *(each for _where, each in others)], [])
+        others.append(Claim(f"row {row.pk} of LedgerPruned", old))
+    if not beginnings:
+        return Deletions([*signed, *(each.deletion for each in others)], [])
+    first = _first_logged(beginnings)
+    signed += beginnings.pop(first)
     covered = {key: merged_ranges(_ranges(signed, *key)) for key in {(each.log, each.what) for each in signed}}
     planted = [
-        (where, each)
-        for where, each in others
-        if not any(a <= each.first and each.until <= b for a, b in covered.get((each.log, each.what), ()))
+        claim
+        for claim in others
+        if not any(
+            a <= claim.deletion.first and claim.deletion.until <= b
+            for a, b in covered.get((claim.deletion.log, claim.deletion.what), ())
+        )
     ]
-    return Deletions(signed, planted)
+    return Deletions(signed, [*planted, *_second_beginnings(beginnings, first)])
+
+
+def _first_logged(events: Collection[str]) -> str:
+    """Return the one of these events that has the first leaf: neither clocks nor who can write rows can change that order."""
+    if len(events) == 1:
+        return next(iter(events))
+    leaves = LedgerLeaf.objects.filter(log=EVENTS, row__in=list(events)).order_by("index")
+    return leaves.values_list("row", flat=True).first() or min(events)
+
+
+def _second_beginnings(beginnings: Mapping[str, Sequence[Deletion]], first: str) -> Iterator[Claim]:
+    """Iterate over what was taken over once more: whoever hid the first event for a minute had a worker sign what he planted."""
+    why = f"deletions of before they were signed had been taken over already, by AuditEvent {first}"
+    for event, found in beginnings.items():
+        yield from (Claim(f"AuditEvent {event}", each, why) for each in found)
 
 
 def merged_ranges(ranges: Iterable[Range]) -> list[Range]:

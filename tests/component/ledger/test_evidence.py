@@ -31,6 +31,7 @@ from scheduler.evidence.selection import COLUMNS, Case
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.ledger.deletions import Deletion, note_deleted
+from scheduler.ledger.events import append_events
 from scheduler.ledger.keys import read_signer
 from scheduler.ledger.logs import DECISIONS, EVENTS, LOGS, OUTCOMES
 from scheduler.ledger.note import Signer
@@ -53,7 +54,7 @@ from tests.archives import (
 from tests.builders import TEAM_FILTER, make_rule_set
 from tests.component.pages import opened
 from tests.component.policies.people import person
-from tests.ledgers import AT, SIGNER, Ledgered, rebuild, resign, without_triggers
+from tests.ledgers import AT, SIGNER, Ledgered, hidden_beginning, rebuild, resign, without_triggers
 from tests.ledgers import faults as named
 
 pytestmark = pytest.mark.django_db
@@ -833,6 +834,24 @@ def test_who_leaves_out_the_event_of_signed_deletions_gets_no_unsigned_one_belie
     signed_anew(tampering.files, SIGNER)
     faults, _logs = check(packed(tampering.files, tmp_path / "e.tar"))
     assert any(fault.startswith(named) for fault in faults)
+
+
+def test_details_that_were_planted_while_the_first_signed_deletions_were_hidden_are_named(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    sign_checkpoints(AT)
+    append_events(timezone.now())
+    with hidden_beginning():
+        LedgerPruned.objects.create(log=DECISIONS, first=10, until=11, what="details", rule="of 7 days", at=AT)
+        sign_checkpoints(AT)  # a worker takes over what was planted
+        append_events(timezone.now())
+        LedgerPruned.objects.all().delete()
+        Decision.objects.filter(ledger_index=10).update(body=b"")
+    faults, _logs = check(packed(exported(), tmp_path / "e.tar"))
+    assert faults == [
+        "events.jsonl: leaf 2: it takes over deletions a second time, as Berth never does: decisions details 10 11 of 7 days",
+        "decisions.jsonl, line 11: leaf 10 has no record, and no signed event says that a rule deleted it",
+    ]
 
 
 def test_what_is_given_as_checkpoints_and_is_none_is_named(history: Ledgered, tmp_path: Path) -> None:

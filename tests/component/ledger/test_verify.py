@@ -16,6 +16,7 @@ from django.core.management.base import CommandError
 from django.db import connection
 from django.utils import timezone
 
+from policies.models import AuditEvent
 from policies.publishing import record_event
 from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.reading import exact_bytes
@@ -29,9 +30,9 @@ from scheduler.history.holds import make_hold
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints, tree_head
-from scheduler.ledger.deletions import Deletion
+from scheduler.ledger.deletions import Deletion, deletions
 from scheduler.ledger.events import append_events
-from scheduler.ledger.logs import DECISIONS, OUTCOMES
+from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
 from scheduler.management.commands import verify as verify_command
 from scheduler.models import (
@@ -46,7 +47,18 @@ from scheduler.models import (
     LedgerTile,
     Outcome,
 )
-from tests.ledgers import AT, SIGNER, Ledgered, faults, log_of, rebuild, resign, unnoticed, without_triggers
+from tests.ledgers import (
+    AT,
+    SIGNER,
+    Ledgered,
+    faults,
+    hidden_beginning,
+    log_of,
+    rebuild,
+    resign,
+    unnoticed,
+    without_triggers,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -165,6 +177,41 @@ def test_what_retention_deletes_is_signed_and_what_somebody_deletes_is_missed_wh
     )
     assert "leaf 200: there is no row for it, and no rule of retention deleted it" in said[1]
     assert sum("AuditEvent" in each and "says that rows of 210 to 219" in each for each in said) == 2
+
+
+def test_what_is_planted_while_the_first_signed_deletions_are_hidden_is_named_once_they_are_back(
+    history: Ledgered,
+) -> None:
+    sign_checkpoints(AT)
+    append_events(timezone.now())
+    with hidden_beginning():
+        LedgerPruned.objects.create(log=DECISIONS, first=200, until=210, rule="Decisions of 30 days", at=AT)
+        sign_checkpoints(AT)  # a worker does, a minute later, and takes over what was planted
+        append_events(timezone.now())
+        LedgerPruned.objects.all().delete()
+        Decision.objects.filter(ledger_index__range=(200, 209)).delete()
+    first, second = AuditEvent.objects.filter(kind="prune.begin").order_by("pk")
+    said = faults(history.verify())
+    assert said[0] == (
+        f"decisions: AuditEvent {second.pk} says that rows of 200 to 209 were deleted by a rule (Decisions of 30 days), and deletions of "
+        f"before they were signed had been taken over already, by AuditEvent {first.pk}: it was planted"
+    )
+    assert "leaf 200: there is no row for it, and no rule of retention deleted it" in said[1]
+
+
+def test_of_two_first_signed_deletions_those_with_the_first_leaf_count_whatever_clocks_said(history: Ledgered) -> None:
+    sign_checkpoints(AT)
+    with hidden_beginning():
+        LedgerPruned.objects.create(log=DECISIONS, first=0, until=9, rule="Decisions of 30 days", at=AT)
+        sign_checkpoints(AT)
+    _former, later = AuditEvent.objects.filter(kind="prune.begin").order_by("pk")
+    for index, event in enumerate(AuditEvent.objects.order_by("-pk")):
+        LedgerLeaf.objects.create(log=EVENTS, index=index, row=str(event.pk))
+    found, planted = deletions([SIGNER.verifier])
+    assert ([(each.first, each.until) for each in found], planted) == ([(0, 9)], [])
+    LedgerLeaf.objects.filter(row=later.pk).update(index=99)
+    found, (claim, _row) = deletions([SIGNER.verifier])[0], sorted(deletions([SIGNER.verifier]).planted)
+    assert (found, claim.where) == ([], f"AuditEvent {later.pk}")
 
 
 def test_what_was_deleted_before_deletions_were_signed_counts_once_the_key_signed_it(history: Ledgered) -> None:
