@@ -1,8 +1,9 @@
 """Legal holds: records that must not be pruned until the hold is lifted."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import Q
@@ -14,6 +15,8 @@ from policies.publishing import SAME_CLICK, AuditKind, fault_of_words, record_ev
 from policies.publishing.actors import By, lock_account, name_of
 from policies.publishing.audit import more_of
 from scheduler.ledger.credible import credible
+from scheduler.ledger.deletions import holds_noted
+from scheduler.ledger.events import LATEST
 from scheduler.models import LegalHold
 
 _SELECTION = ("pod_namespace", "pod_name", "pod_uid", "from_at", "until_at")
@@ -135,6 +138,11 @@ def _columns(hold: LegalHold) -> dict[str, str]:
     return names | {name: _time(getattr(hold, name)) for name in ("from_at", "until_at", "made_at")}
 
 
+def digest_of_hold(hold: LegalHold) -> str:
+    """Return the digest of a hold's selection and exact time."""
+    return digest_of(_columns(hold))
+
+
 def _time(at: datetime | None) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" if at else ""
 
@@ -180,24 +188,33 @@ def held_by(hold: LegalHold) -> Q:
 
 
 class _Lifting(NamedTuple):
-    """The lifting of a hold in an AuditEvent: who did it, why, and when; events of earlier versions have no time."""
+    """The lifting of a hold in an AuditEvent: who did it, why, and when; events of earlier versions have no time.
+
+    `noted_at` is the event's own time.
+    """
 
     by: str
     reason: str
     at: str
+    noted_at: datetime
 
 
 class _Noted(NamedTuple):
     """A hold in AuditEvents: its selection, as digest and columns, its reason, who made it, and who lifted it.
 
-    Events of earlier versions have no columns.
+    Events of earlier versions have no columns. `noted_at` is the time of the event of its making.
     """
 
     digest: str
     columns: dict[str, str]
     reason: str
     made_by: str
+    noted_at: datetime
     lifting: _Lifting | None = None
+
+    def must_be_in_force(self, at: datetime) -> bool:
+        """Whether the hold was in force for certain: clocks differ, and transactions take their time."""
+        return self.noted_at + LATEST < at and (self.lifting is None or at < self.lifting.noted_at - LATEST)
 
 
 def faults_of_holds() -> list[str]:
@@ -210,6 +227,7 @@ def faults_of_holds() -> list[str]:
         django.db.DatabaseError: the database is unavailable.
     """
     before = _noted()
+    deletions = list(_deletions())
     rows = {str(row.pk): row for row in LegalHold.objects.order_by("pk").iterator()}
     # Read once more: holds may have been made and lifted since.
     noted = _noted()
@@ -233,7 +251,42 @@ def faults_of_holds() -> list[str]:
         for number, said in before.items()
         if number not in rows
     ]
-    return faults
+    return [*faults, *_faults_of_hidden(noted, deletions)]
+
+
+class _Deletion(NamedTuple):
+    """A deletion by retention: its event, that event's time, and the digests of the holds that were in force, by number."""
+
+    event: UUID
+    at: datetime
+    holds: dict[str, str]
+
+
+def _deletions() -> Iterator[_Deletion]:
+    """Iterate over the deletions by retention whose events have the holds that were in force."""
+    events = credible(timezone.now()).filter(kind=AuditKind.PRUNE).order_by("pk")
+    for event in events.iterator():
+        holds = holds_noted(event)
+        if holds is not None:
+            yield _Deletion(event.pk, event.at, holds)
+
+
+def _faults_of_hidden(noted: Mapping[str, _Noted], deletions: Sequence[_Deletion]) -> Iterator[str]:
+    """Iterate over holds that retention didn't see, or saw changed, while they were in force by their events."""
+    for number, said in noted.items():
+        digest = digest_of(said.columns) if said.columns else None
+        blind = [
+            each
+            for each in deletions
+            if said.must_be_in_force(each.at)
+            and (number not in each.holds or (digest is not None and each.holds[number] != digest))
+        ]
+        if blind:
+            others = f" and {len(blind) - 1} more say" if len(blind) > 1 else " says"
+            yield (
+                f"legal hold {number} was in force, and not as {said.made_by} made it when retention deleted rows or details, as "
+                f"AuditEvent {blind[0].event}{others}: it was hidden or changed meanwhile"
+            )
 
 
 def _noted() -> dict[str, _Noted]:
@@ -244,9 +297,9 @@ def _noted() -> dict[str, _Noted]:
     for event in events.iterator():
         number = event.thing_name
         if event.kind == AuditKind.HOLD_MAKE:
-            found[number] = _Noted(event.after, more_of(event).get("row", {}), event.reason, event.by)
+            found[number] = _Noted(event.after, more_of(event).get("row", {}), event.reason, event.by, event.at)
         else:
-            liftings[number] = _Lifting(event.by, event.reason, more_of(event).get("lifted_at", ""))
+            liftings[number] = _Lifting(event.by, event.reason, more_of(event).get("lifted_at", ""), event.at)
     return {number: said._replace(lifting=liftings.get(number)) for number, said in found.items()}
 
 

@@ -16,7 +16,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from django.db.models.functions import Length
 
 from scheduler.history import partitions
-from scheduler.history.holds import active_holds, held, held_by
+from scheduler.history.holds import active_holds, digest_of_hold, held, held_by
 from scheduler.ledger.deletions import Deletion, Range, note_deleted
 from scheduler.ledger.keys import KeyFileError
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
@@ -70,8 +70,8 @@ class _Pruned:
         row.whole_partitions += whole
         row.save()
 
-    def add_leaves(self, log: str, rows: QuerySet[Any]) -> None:
-        """Note the exact ledger leaves of rows that are about to be pruned: their hashes stay.
+    def add_leaves(self, log: str, rows: QuerySet[Any], holds: Sequence[LegalHold]) -> None:
+        """Note the exact ledger leaves of rows that are about to be pruned, whose hashes stay, and the holds in force.
 
         Raises:
             KeyFileError: the note can't be signed. Nothing may be pruned.
@@ -81,7 +81,8 @@ class _Pruned:
             return
         what = LedgerPruned.What.DETAILS if self._row.rule == Pruning.Rule.DETAILS else LedgerPruned.What.ROWS
         rule = f"{self._row.rule} are kept for {self._row.days} days"
-        note_deleted([Deletion(log, what, first, until, rule, self._row.at) for first, until in ranges])
+        deleted = [Deletion(log, what, first, until, rule, self._row.at) for first, until in ranges]
+        note_deleted(deleted, {hold.pk: digest_of_hold(hold) for hold in holds})
 
 
 def prune(retention: Retention, now: datetime, *, clock: Callable[[], float] = time.monotonic) -> int:
@@ -161,7 +162,7 @@ class _Run:
             if wanted is not None and rows.filter(wanted).exists():
                 return
             first, counted = rows.aggregate(first=Min("at"), number=Count("pk")).values()
-            pruned.add_leaves(DECISIONS, rows)
+            pruned.add_leaves(DECISIONS, rows, holds)
             number, size = partitions.drop(partition)
             if _has_moved(counted, number, holds):
                 return
@@ -173,8 +174,8 @@ class _Run:
     def _delete(self, model: type[models.Model], horizon: datetime, pruned: _Pruned, log: str) -> None:
         """Delete rows by batches, the oldest first."""
 
-        def delete(batch: QuerySet[Any]) -> tuple[int, int]:
-            pruned.add_leaves(log, batch)
+        def delete(batch: QuerySet[Any], holds: Sequence[LegalHold]) -> tuple[int, int]:
+            pruned.add_leaves(log, batch, holds)
             size = _bytes_of(batch)
             return batch.delete()[0], size
 
@@ -185,8 +186,8 @@ class _Run:
         horizon = self._details_horizon()
         pruned = _Pruned(Pruning.Rule.DETAILS, self._retention.details_days, self._now)
 
-        def empty(batch: QuerySet[Any]) -> tuple[int, int]:
-            pruned.add_leaves(DECISIONS, batch)
+        def empty(batch: QuerySet[Any], holds: Sequence[LegalHold]) -> tuple[int, int]:
+            pruned.add_leaves(DECISIONS, batch, holds)
             size = _bytes_of(batch)
             return batch.update(body=b""), size
 
@@ -208,7 +209,7 @@ class _Run:
         wanted: Q,
         first: datetime,
         horizon: datetime,
-        act: Callable[[QuerySet[Any]], tuple[int, int]],
+        act: Callable[[QuerySet[Any], Sequence[LegalHold]], tuple[int, int]],
         pruned: _Pruned,
     ) -> bool:
         """Process rows in batches, the oldest first, without held ones; return whether none are left."""
@@ -224,7 +225,7 @@ class _Run:
                 # Rows of the same time stay together.
                 batch = found.filter(at__gte=times[0], at__lte=times[-1])
                 counted = batch.count()
-                rows, size = act(batch)
+                rows, size = act(batch, holds)
                 if _has_moved(counted, rows, holds):
                     continue
                 pruned.add(rows, size, times[0], times[-1])

@@ -15,7 +15,7 @@ from policies.models import AuditEvent
 from policies.models.audit import Kind
 from policies.publishing import locks
 from policies.publishing.actors import CLOCK
-from policies.publishing.audit import record_event, said_by
+from policies.publishing.audit import more_of, record_event, said_by
 from policies.publishing.locks import Lock
 from scheduler.ledger.keys import KeyFileError, read_signer
 from scheduler.ledger.logs import EVENTS
@@ -23,6 +23,8 @@ from scheduler.ledger.note import NoteError, Signer, Verifier, open_note
 from scheduler.models import LedgerLeaf, LedgerPruned
 
 KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
+# The first word of a note's line about the legal holds that were in force, each as NUMBER:DIGEST.
+_HOLDS = "holds"
 # A half-open range: from the first number up to but not including the second.
 Range = tuple[int, int]
 
@@ -62,19 +64,31 @@ class Deletions(NamedTuple):
     planted: list[Claim]
 
 
-def note_deleted(deleted: Sequence[Deletion]) -> None:
+def note_deleted(deleted: Sequence[Deletion], holds: Mapping[int, str]) -> None:
     """Note the deletions of the current transaction, of one log and by one rule.
+
+    Args:
+        deleted: the deletions.
+        holds: the digests of the legal holds that were in force, by their numbers. Without them nobody could tell whether a hold that is
+            in force now was hidden meanwhile.
 
     Raises:
         KeyFileError: earlier notes were signed, and this one can't be. Nothing may be deleted.
     """
+    in_force = " ".join([_HOLDS, *(f"{number}:{digest}" for number, digest in holds.items())])
+    lines = "".join([f"{in_force}\n", *(each.line for each in deleted)])
     record_event(
-        Kind.PRUNE,
-        by=CLOCK,
-        thing=("Ledger", deleted[0].log),
-        reason=deleted[0].rule,
-        more={"note": _signed("".join(each.line for each in deleted))},
+        Kind.PRUNE, by=CLOCK, thing=("Ledger", deleted[0].log), reason=deleted[0].rule, more={"note": _signed(lines)}
     )
+
+
+def holds_noted(event: AuditEvent) -> dict[str, str] | None:
+    """Return the digests of the legal holds that were in force at a deletion, by their numbers; None if its event doesn't have them."""
+    lines = str(more_of(event).get("note", "")).partition("\n\n")[0].splitlines()
+    for first, *holds in map(str.split, lines[1:2]):
+        if first == _HOLDS:
+            return {number: digest for number, _colon, digest in (each.partition(":") for each in holds)}
+    return None
 
 
 def begin(signer: Signer) -> None:

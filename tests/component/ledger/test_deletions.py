@@ -27,7 +27,7 @@ def no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def note() -> None:
-    note_deleted([DELETED])
+    note_deleted([DELETED], {})
 
 
 def sign() -> None:

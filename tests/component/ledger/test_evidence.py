@@ -334,7 +334,7 @@ def test_where_not_all_is_proved_it_says_how_much_is_not(history: Ledgered, tmp_
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "proved")
     Decision.objects.filter(ledger_index__lt=5).update(body=b"")
     deletion = Deletion(DECISIONS, "details", 0, 5, "of 7 days", AT)
-    note_deleted([deletion])
+    note_deleted([deletion], {})
     done = asked(packed(exported(), tmp_path / "e.tar"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[-1] == "nothing wrong was found; 5 of 405 aren't proved"

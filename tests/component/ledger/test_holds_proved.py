@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from policies.models import AuditEvent
 from policies.models.audit import first_id_at
 from policies.publishing import audit, record_event
 from scheduler.history.holds import lift_hold, make_hold
+from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.events import append_events
-from scheduler.models import LegalHold
+from scheduler.models import Decision, LegalHold
 from tests.ledgers import AT, Ledgered, faults, plant_event
 
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
@@ -110,3 +112,60 @@ def test_a_lifting_that_only_an_unlogged_event_tells_of_is_named(held: Ledgered)
     )  # fmt: skip
     change("shop", lifted_by="ben", lifted_at=AT, lift_reason="closed")
     assert any("was lifted, and no AuditEvent says by whom" in said for said in faults(held.verify()))
+
+
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is noted from now on be noted two hours after the holds."""
+    monkeypatch.setattr(audit, "time_ordered_id", lambda now: first_id_at(now + 2 * HOUR))
+
+
+def without_row(number: int) -> None:
+    LegalHold.objects.filter(pk=number).delete()
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        lambda: change("shop", lifted_at=AT, lifted_by="eve"),
+        lambda: change("shop", pod_name="other"),
+        lambda: change("shop", from_at=AT + HOUR),
+        lambda: without_row(the("shop").pk),
+    ],
+)
+def test_a_hold_that_was_hidden_while_retention_deleted_what_it_keeps_is_named_once_it_is_back(
+    held: Ledgered, monkeypatch: pytest.MonkeyPatch, hide: Callable[[], object]
+) -> None:
+    later(monkeypatch)
+    hold, days = the("shop"), AT + timedelta(days=400)
+    Decision.objects.filter(ledger_index=0).update(pod_namespace="shop")
+    prune(Retention(days=30, details_days=0), days)
+    assert Decision.objects.get().ledger_index == 0
+    Decision.objects.update(pod_namespace="default")
+    assert faults(held.verify()) == []
+    Decision.objects.update(pod_namespace="shop")
+    hide()
+    prune(Retention(days=30, details_days=0), days)
+    assert not Decision.objects.exists()
+    hold.save()
+    append_events(timezone.now())
+    (said,) = faults(held.verify())
+    event = AuditEvent.objects.filter(kind="prune").latest("pk")
+    assert said == (
+        f"events: legal hold {hold.pk} was in force, and not as ann made it when retention deleted rows or details, as AuditEvent "
+        f"{event.pk} says: it was hidden or changed meanwhile"
+    )
+
+
+def test_a_hold_may_be_made_and_lifted_around_what_retention_deletes(
+    held: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = Retention(days=30, details_days=0)
+    later(monkeypatch)
+    lift_hold(number=the("shop").pk, by="ben", now=AT, reason="closed")
+    prune(retention, AT + timedelta(days=400))
+    held.record(2)
+    make_hold(by="ann", now=AT, reason="case of shop", pod_namespace="shop")
+    prune(retention, AT + timedelta(days=400))
+    append_events(timezone.now())
+    assert AuditEvent.objects.filter(kind="prune").count() > 2
+    assert faults(held.verify()) == []

@@ -328,9 +328,9 @@ def test_what_comes_while_a_run_prunes_is_not_pruned_with_what_was_noted(
             make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
         connection.close()
 
-    def note_and_come(deleted: Any) -> None:
+    def note_and_come(deleted: Any, holds: Any) -> None:
         monkeypatch.setattr(pruning, "note_deleted", note)
-        note(deleted)
+        note(deleted, holds)
         beside = Thread(target=come)
         beside.start()
         beside.join()
