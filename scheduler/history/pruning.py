@@ -17,6 +17,7 @@ from django.db.models.functions import Length
 
 from scheduler.history import partitions
 from scheduler.history.holds import active_holds, digest_of_hold, held, held_by
+from scheduler.history.late import Late
 from scheduler.ledger.deletions import Deletion, Range, note_deleted
 from scheduler.ledger.keys import KeyFileError
 from scheduler.ledger.logs import DECISIONS, OUTCOMES
@@ -38,6 +39,8 @@ BATCH = 2_000
 # A run ends after this; the next one continues. Celery would stop it after 75 s.
 RUN_SECONDS = 45.0
 _JOURNAL_BATCH = 200
+# The most rows that a run leaves because their times aren't proved.
+_MOST_LEFT = 20_000
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 
 
@@ -111,6 +114,7 @@ class _Run:
         self._now = now
         self._clock = clock
         self._ends = clock() + RUN_SECONDS
+        self._late = Late()
         self.pruned = 0
 
     @property
@@ -160,6 +164,9 @@ class _Run:
             wanted = held(holds)
             rows = Decision.objects.filter(at__gte=partition.first_at, at__lt=partition.end_at)
             if wanted is not None and rows.filter(wanted).exists():
+                return
+            late = self._late.among(rows, partition.end_at)
+            if late[: BATCH + 1].count() > BATCH or self._late.unproved(late):
                 return
             first, counted = rows.aggregate(first=Min("at"), number=Count("pk")).values()
             pruned.add_leaves(DECISIONS, rows, holds)
@@ -212,18 +219,25 @@ class _Run:
         act: Callable[[QuerySet[Any], Sequence[LegalHold]], tuple[int, int]],
         pruned: _Pruned,
     ) -> bool:
-        """Process rows in batches, the oldest first, without held ones; return whether none are left."""
+        """Process rows in batches, the oldest first, without held ones and those of unproved times; return whether none are left."""
+        left: list[Any] = []
         while self._has_time:
             with transaction.atomic():
                 holds = active_holds()
                 kept = held(holds)
                 found: QuerySet[Any] = model._default_manager.filter(wanted, at__gte=first, at__lt=horizon)  # noqa: SLF001 - Django's name for it
-                found = found if kept is None else found.exclude(kept)
+                found = (found if kept is None else found.exclude(kept)).exclude(pk__in=left)
                 times = list(found.order_by("at").values_list("at", flat=True)[:BATCH])
                 if not times:
                     return True
                 # Rows of the same time stay together.
                 batch = found.filter(at__gte=times[0], at__lte=times[-1])
+                if unproved := self._late.unproved(self._late.among(batch, times[-1])):
+                    _say_left(unproved, model)
+                    left += unproved
+                    if len(left) > _MOST_LEFT:
+                        return False
+                    continue
                 counted = batch.count()
                 rows, size = act(batch, holds)
                 if _has_moved(counted, rows, holds):
@@ -294,6 +308,14 @@ class _Run:
                     number = rows.delete()[0]
                     pruned.add(number, size, at, at)
                 self.pruned += number
+
+
+def _say_left(rows: Sequence[Any], model: type[models.Model]) -> None:
+    logger.warning(
+        "%d rows of %s are not pruned, as %s: they say times long before they were logged, and no signed checkpoint shows that they "
+        "were logged so. If the ledger has been signed since, `manage.py verify` says more",
+        len(rows), model.__name__, rows[0],
+    )  # fmt: skip
 
 
 def _has_moved(counted: int, pruned: int, holds: Sequence[LegalHold]) -> bool:

@@ -164,6 +164,7 @@ def test_a_hold_may_be_made_and_lifted_around_what_retention_deletes(
     lift_hold(number=the("shop").pk, by="ben", now=AT, reason="closed")
     prune(retention, AT + timedelta(days=400))
     held.record(2)
+    held.sign()
     make_hold(by="ann", now=AT, reason="case of shop", pod_namespace="shop")
     prune(retention, AT + timedelta(days=400))
     append_events(timezone.now())

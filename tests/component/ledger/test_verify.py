@@ -20,8 +20,8 @@ from policies.models import AuditEvent
 from policies.publishing import record_event
 from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.reading import exact_bytes
+from scheduler.decisions.record import AS_RECORD, make_compressor, payload_of, split
 from scheduler.decisions.record import Outcome as Seen
-from scheduler.decisions.record import payload_of, split
 from scheduler.evidence import pruned
 from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
@@ -34,6 +34,7 @@ from scheduler.ledger.deletions import Deletion, deletions
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.note import Signer
+from scheduler.ledger.tree import HASH_BYTES, leaf_hash
 from scheduler.management.commands import verify as verify_command
 from scheduler.models import (
     Checkpoint,
@@ -324,6 +325,7 @@ def test_what_comes_while_a_run_prunes_is_not_pruned_with_what_was_noted(
     def come() -> None:
         if what == "Decisions":
             ledgered.record(6, at=AT + timedelta(seconds=5))
+            ledgered.sign()
         else:
             make_hold(by="auditor", now=AT, reason="case 7", pod_uid=held.pod_uid)
         connection.close()
@@ -927,3 +929,59 @@ def test_another_node_than_the_end_of_a_pod_names_is_named(ledgered: Ledgered) -
     writer.settle()
     Decision.objects.update(placed_on="node-evil")
     assert "says that the Pod is on node-evil" in faults(ledgered.verify())[0]
+
+
+def set_back(index: int) -> None:
+    Decision.objects.filter(ledger_index=index).update(at=AT - timedelta(days=400))
+
+
+def without_its_body(index: int) -> None:
+    Decision.objects.filter(ledger_index=index).update(body=b"")
+
+
+def with_the_record_of_another_time(index: int) -> None:
+    """Forge record and tile: only the signed root tells that these weren't logged."""
+    row = Decision.objects.get(ledger_index=index)
+    head, body = split(exact_bytes(row))
+    head.at = AT - timedelta(days=400)
+    exact = b"".join(payload_of(head.encode(), body))
+    tile = LedgerTile.objects.get(log=DECISIONS, level=0, number=0)
+    start = index * HASH_BYTES
+    tile.hashes = bytes(tile.hashes)[:start] + leaf_hash(exact) + bytes(tile.hashes)[start + HASH_BYTES :]
+    tile.save()
+    Decision.objects.filter(ledger_index=index).update(body=AS_RECORD + make_compressor().compress(exact))
+
+
+@pytest.mark.parametrize("also", [lambda _index: None, without_its_body, with_the_record_of_another_time])
+@pytest.mark.parametrize("retention", [Retention(days=30, details_days=0), Retention(days=0, details_days=30)])
+def test_a_row_whose_time_somebody_set_back_is_not_deleted_as_old(
+    history: Ledgered, also: Callable[[int], None], retention: Retention
+) -> None:
+    without_triggers()
+    also(200)
+    set_back(200)
+    before = bytes(Decision.objects.get(ledger_index=200).body)
+    prune(retention, AT + timedelta(days=10))
+    assert bytes(Decision.objects.get(ledger_index=200).body) == before
+    assert faults(history.verify())
+
+
+def test_an_outcome_whose_time_somebody_set_back_is_not_deleted_as_old(history: Ledgered) -> None:
+    without_triggers()
+    Outcome.objects.filter(ledger_index=50).update(at=AT - timedelta(days=400))
+    prune(Retention(days=30, details_days=0), AT + timedelta(days=10))
+    assert Outcome.objects.filter(ledger_index=50).exists()
+    assert any("leaf 50: outcome" in each for each in faults(history.verify()))
+
+
+def test_what_was_stored_long_after_its_time_is_deleted_once_it_is_signed(history: Ledgered) -> None:
+    history.record(6, at=AT - timedelta(days=400))
+    kept = Retention(days=30, details_days=10)
+    prune(kept, AT + timedelta(days=2))
+    assert (Decision.objects.count(), Outcome.objects.count()) == (ROWS + 6, ROWS // 3 + 2)
+    history.sign()
+    prune(Retention(days=0, details_days=10), AT + timedelta(days=2))
+    assert Decision.objects.filter(body=b"").count() == 6
+    prune(kept, AT + timedelta(days=2))
+    assert (Decision.objects.count(), Outcome.objects.count()) == (ROWS, ROWS // 3)
+    assert faults(history.verify()) == []
