@@ -29,7 +29,7 @@ from scheduler.history import pruning
 from scheduler.history.holds import make_hold
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import Retention, prune
-from scheduler.ledger.checkpoints import sign_checkpoints, tree_head
+from scheduler.ledger.checkpoints import sign, sign_checkpoints, tree_head
 from scheduler.ledger.deletions import Deletion, deletions
 from scheduler.ledger.events import append_events
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
@@ -952,7 +952,14 @@ def with_the_record_of_another_time(index: int) -> None:
     Decision.objects.filter(ledger_index=index).update(body=AS_RECORD + make_compressor().compress(exact))
 
 
-@pytest.mark.parametrize("also", [lambda _index: None, without_its_body, with_the_record_of_another_time])
+def with_a_checkpoint_of_another_time(_index: int) -> None:
+    LedgerCheckpoint.objects.filter(log=DECISIONS, size=ROWS).update(at=AT - timedelta(days=500))
+
+
+@pytest.mark.parametrize(
+    "also",
+    [lambda _index: None, without_its_body, with_the_record_of_another_time, with_a_checkpoint_of_another_time],
+)
 @pytest.mark.parametrize("retention", [Retention(days=30, details_days=0), Retention(days=0, details_days=30)])
 def test_a_row_whose_time_somebody_set_back_is_not_deleted_as_old(
     history: Ledgered, also: Callable[[int], None], retention: Retention
@@ -972,6 +979,18 @@ def test_an_outcome_whose_time_somebody_set_back_is_not_deleted_as_old(history: 
     prune(Retention(days=30, details_days=0), AT + timedelta(days=10))
     assert Outcome.objects.filter(ledger_index=50).exists()
     assert any("leaf 50: outcome" in each for each in faults(history.verify()))
+
+
+def test_a_week_into_which_somebody_set_a_row_back_goes_without_it(history: Ledgered) -> None:
+    make_ahead(AT)
+    of_later = AT + timedelta(days=20)
+    history.record(1, at=of_later)
+    for head in LedgerHead.objects.all():
+        sign(head, SIGNER, [SIGNER.verifier], of_later)
+    without_triggers()
+    Decision.objects.filter(ledger_index=ROWS).update(at=AT + timedelta(seconds=5))
+    prune(Retention(days=14, details_days=0), AT + timedelta(days=30))
+    assert Decision.objects.get().ledger_index == ROWS
 
 
 def test_what_was_stored_long_after_its_time_is_deleted_once_it_is_signed(history: Ledgered) -> None:
