@@ -9,6 +9,10 @@ from django.core.exceptions import RequestDataTooBig
 from rest_framework.exceptions import ParseError, UnsupportedMediaType
 from rest_framework.parsers import JSONParser
 
+from policies.manifests import MAX_NESTING
+
+_TOO_DEEP = f"it is nested too deeply: lists and objects stand at most {MAX_NESTING} deep inside each other"
+
 
 class StrictJSONParser(JSONParser):
     """Refuses what JSON parsers read in different ways: duplicate members, NaN and Infinity, lone surrogates."""
@@ -33,13 +37,29 @@ class StrictJSONParser(JSONParser):
             found = json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant)
             # A lone UTF-16 surrogate isn't a character, and databases refuse it.
             json.dumps(found, ensure_ascii=False).encode()
+            _check_nesting(found)
         except RecursionError as error:
-            message = "JSON parse error - it is nested too deeply"
+            message = f"JSON parse error - {_TOO_DEEP}"
             raise ParseError(message) from error
         except ValueError as error:
             message = f"JSON parse error - {error}"
             raise ParseError(message) from error
         return found
+
+
+def _check_nesting(found: Any) -> None:
+    """Refuse what is nested more deeply than documents in files may be: what goes through it needs more of Python's stack than its reader.
+
+    Raises:
+        ValueError: it is.
+    """
+    level = [found] if isinstance(found, dict | list) else []
+    for _ in range(MAX_NESTING):
+        parts = (part for each in level for part in (each.values() if isinstance(each, dict) else each))
+        level = [part for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -385,6 +385,26 @@ def test_a_body_that_nobody_means_is_refused_and_no_fault(body: bytes) -> None:
     assert response.status_code == 400 or not response.json()["ok"]
 
 
+def _body(path: str, depth: int) -> str:
+    """A Pod whose name is nested this deep in the whole body, as the view of a path takes it."""
+    name = "@"
+    whole = {
+        "which": {"pod": {"metadata": {"name": name}}},
+        "scenario": {"manifest": {"spec": {"schedulerName": name}}},
+    }
+    text, around = json.dumps(whole[path.rpartition("/")[2]]), 3
+    return text.replace(f'"{name}"', "[" * (depth - around) + "]" * (depth - around))
+
+
+@pytest.mark.parametrize("path", ["/api/v1/assignments/which", "/api/v1/scenario"])
+@pytest.mark.parametrize("depth", [101, 300, 450, 600, 800])
+@pytest.mark.usefixtures("rows")
+def test_a_body_that_can_be_read_and_not_gone_through_is_refused(path: str, depth: int) -> None:
+    response = knocking("superuser").post(path, _body(path, depth), content_type="application/json")
+    assert response.status_code == 400, response.content
+    assert "nested too deeply" in response.json()["detail"]
+
+
 @pytest.mark.parametrize(
     "document", [rule_set_document(filters=[TEAM_FILTER]), assignment_document(), priority_class_document()]
 )
