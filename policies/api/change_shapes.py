@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from policies import publishing
-from policies.api.asked import Asked, MomentField
+from policies.api.asked import Asked, FewMembersField, MomentField, SeveralField
 from policies.api.base import by_of
 from policies.changes_in_words import part_changes
 from policies.engine.documents import document_of
@@ -328,7 +328,7 @@ class RebasedSideSerializer(Asked):
     take = serializers.ChoiceField(
         choices=["mine", "theirs", "merge"], help_text="merge combines rule sets, rule by rule"
     )
-    parts = serializers.DictField(
+    parts = FewMembersField(
         child=serializers.ChoiceField(choices=["mine", "theirs"]),
         required=False,
         default=dict,
@@ -351,7 +351,7 @@ class RebaseSerializer(Asked):
         required=False,
         help_text="the live Revision that the Change was compared with; default: the current one",
     )
-    sides = RebasedSideSerializer(many=True, required=False, default=list)
+    sides = SeveralField(child=RebasedSideSerializer(), required=False, default=list)
 
     def validate_sides(self, sides: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Accept only one choice for each object: of two, it isn't clear which one was meant."""

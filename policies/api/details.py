@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpResponse, JsonResponse
 
 MEDIA_TYPE = "application/problem+json"
+# A document of three bytes may have several faults, and a body a million such documents.
+MOST_FAULTS: Final = 1_000
 
 
 def problem_response(code: int, detail: str) -> HttpResponse:
@@ -15,6 +17,12 @@ def problem_response(code: int, detail: str) -> HttpResponse:
 
 
 def problem_of(code: int, detail: str, faults: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """Return the problem details: why the request failed, and its faults."""
+    """Return the problem details: why the request failed, and the first of its faults."""
     title = HTTPStatus(code).phrase
-    return {"type": "about:blank", "title": title, "status": code, "detail": detail, "faults": list(faults)}
+    return {
+        "type": "about:blank",
+        "title": title,
+        "status": code,
+        "detail": detail,
+        "faults": list(faults[:MOST_FAULTS]),
+    }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +12,7 @@ from rest_framework.exceptions import APIException, NotAuthenticated, Validation
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from policies.api.details import MEDIA_TYPE, problem_of
+from policies.api.details import MEDIA_TYPE, MOST_FAULTS, problem_of
 from policies.engine.errors import Fault
 from policies.publishing import ForbiddenError, OvertakenError, PublishingError
 
@@ -81,7 +82,7 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
         return None
     faults = getattr(error, "faults", [])
     if isinstance(error, ValidationError):
-        faults = list(_flat(error.detail))
+        faults = list(islice(_flat(error.detail), MOST_FAULTS))
         detail = "; ".join(f"{each['path']}: {each['message']}" if each["path"] else each["message"] for each in faults)
     else:
         detail = str(getattr(error, "detail", "") or response.data.get("detail", ""))

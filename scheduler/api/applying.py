@@ -10,7 +10,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from policies.api.asked import Asked, asked_of
+from policies.api.asked import Asked, SeveralField, asked_of
 from policies.api.base import Door, by_of
 from policies.api.change_shapes import ResultSerializer
 from policies.api.documents import EXAMPLES
@@ -46,9 +46,9 @@ class FileSerializer(Asked):
 class DocumentsSerializer(Asked):
     """Documents, parsed or as files."""
 
-    documents = serializers.ListField(child=serializers.DictField(), required=False, default=list)
-    files = FileSerializer(many=True, required=False, default=list)
-    prune = serializers.ListField(
+    documents = SeveralField(child=serializers.DictField(), required=False, default=list)
+    files = SeveralField(child=FileSerializer(), required=False, default=list)
+    prune = SeveralField(
         child=serializers.CharField(max_length=300),
         required=False,
         default=list,
@@ -72,7 +72,7 @@ class DocumentsSerializer(Asked):
 class LintSerializer(Asked):
     """The files to check."""
 
-    files = FileSerializer(many=True)
+    files = SeveralField(child=FileSerializer())
 
 
 class FileFaultSerializer(serializers.Serializer[Any]):

@@ -13,6 +13,7 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from policies.api.asked import check_members
 from policies.api.base import Door
 from policies.api.problems import AwayProblem
 from policies.api.throttles import CheckThrottle
@@ -109,8 +110,7 @@ def _pod_and_labels(body: Any) -> tuple[Any, dict[str, str]]:
     """
     if not isinstance(body, dict) or "pod" not in body:
         return body, {}
-    if unknown := [str(name)[:80] for name in body if name not in _MEMBERS]:
-        raise ValidationError(dict.fromkeys(unknown, f"is not a known member; known members: {', '.join(_MEMBERS)}"))
+    check_members(body, _MEMBERS)
     labels = body.get("namespace_labels") or {}
     if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
         raise ValidationError({"namespace_labels": "must be an object whose values are strings"})

@@ -10,12 +10,13 @@ from django.conf import settings
 from controlplane import doors, logs, provider, sign_in_form, token_review
 from policies import differences, manifests, parameters
 from policies.admin import fields, frame, rule_forms
+from policies.api import asked, details
 from policies.checking import limits as checking
 from policies.engine import quantity, reading, validation
 from policies.engine.cel import cost, functions, language, oversize
 from policies.engine.objects import metadata
 from scheduler import scenario
-from scheduler.applying import documents as applying
+from scheduler.applying import documents
 from scheduler.binder import loop
 from scheduler.decisions import time_limit
 from scheduler.evidence import runs
@@ -104,12 +105,19 @@ ROWS = {
         f"| checking one | {checking.CPU_SECONDS} s of one core, {checking.MEMORY_BYTES // MI} MiB, in a process apart; "
         f"two at once for each process that asks; of many each by itself, and others have their turn after {checking.TURN_SECONDS} s |"
     ),
-    "faults": f"| {checking.FAULTS:,} of a document; {applying.MOST_FAULTS:,} of all files of a call to REST",
+    "faults": f"| {checking.FAULTS:,} of a document; {documents.MOST_FAULTS:,} of all files of a call to REST",
     "file": f"| the same | a file or a field of YAML or JSON | {manifests.MAX_CHARACTERS // MI} Mi characters |",
     "document": (
         f"| {manifests.MAX_VALUES:,} values and {manifests.MAX_WRITTEN // MI} Mi characters of texts and paths, anchors counted each time; "
         f"{manifests.MAX_NESTING} deep, as a rule document {reading.MAX_DEPTH} |"
     ),
+    "documents": f"| documents of all files together, those in Lists among them | {documents.MOST_DOCUMENTS:,} |",
+    "elements": f"| REST: elements of a list in a body | {asked.MOST_LISTED:,} | 400 |",
+    "faults of a body": (
+        f"| {details.MOST_FAULTS:,}; of a list the first {asked._MOST_FAULTY} faulty elements, "
+        f"of unknown members the first {asked._MOST_UNKNOWN} |"
+    ),
+    "nesting": f"| each member once, lists and objects {manifests.MAX_NESTING} deep inside each other, no NaN |",
     "rules": f"| rules of each kind; an expression | {validation.MAX_RULES}; {language.MAX_LENGTH:,} characters,",
     "reviews": f"| within a minute {token_review.OF_ADDRESS} of an address, of IPv6 a /64, and {token_review.IN_ALL} in all; four at once;",
     "quantity": f"| {quantity._MAX_LENGTH} characters beside leading zeros; {functions.MAX_DIGITS} digits in a sum;",
