@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.cache import add_never_cache_headers
 
 from controlplane.errors import bad_request, not_a_page, sent_signed_out, signed_out
+from policies import checking
 from policies.api.details import MEDIA_TYPE, problem_response
 from scheduler.decisions.replica import is_history_away
 from scheduler.http_server.connection import OF_AN_ACCOUNT
@@ -42,6 +43,7 @@ _STEPS = 20_000
 class Doors:
     """Middleware: refuses NUL, which databases can't store, and forms that aren't UTF-8, keeps answers out of caches, and reports timeouts.
 
+    It limits how long the documents of a request are checked.
     It tells the server which requests are an account's: those have priority. A URL that only accepts forms answers with an
     explanation. After the end of a session, a request of htmx is answered with a sentence in the page, and a submitted form with
     the values that were typed into it.
@@ -52,7 +54,8 @@ class Doors:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer a request."""
-        response = self._refused_or_answered(request)
+        with checking.for_one_request():
+            response = self._refused_or_answered(request)
         if response.status_code < HTTPStatus.BAD_REQUEST and hasattr(request, "user") and request.user.is_authenticated:
             request.META[OF_AN_ACCOUNT] = True
         if not response.has_header("Cache-Control"):

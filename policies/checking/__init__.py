@@ -15,7 +15,7 @@ from typing import Any
 
 from policies.checking.limits import BATCH_DOCUMENTS
 from policies.checking.passed import Passed
-from policies.checking.pool import run, run_each
+from policies.checking.pool import for_one_request, run, run_each
 from policies.checking.wire import Facts, read_faults, read_value
 from policies.engine.errors import Fault, RuleSetError
 from policies.engine.ruleset import Assignment, Document, PriorityClass, RuleSet, encode
@@ -27,6 +27,7 @@ __all__ = [
     "faults_beside",
     "faults_of",
     "faults_together",
+    "for_one_request",
     "import_policy",
     "params_faults",
     "read_assignment",

@@ -15,6 +15,8 @@ BATCH_BYTES = 2**20
 TURN_SECONDS = 2
 # The faults of a document that are told. A few bytes make one, and each is several sentences in an answer.
 FAULTS = 1_000
+# The time for the documents of one request to the admin together, whose threads are few: a check that has begun then is finished.
+REQUEST_SECONDS = 60
 # A process that is idle for this long ends, which frees its memory.
 IDLE_SECONDS = 300
 
@@ -25,3 +27,4 @@ TOO_MUCH = (
 MORE_FAULTS = "{:,} more faults are left out here: correct these first"
 TOO_DEEP = "lists and objects are nested too deeply inside each other"
 BUSY = f"{PROCESSES} other documents were being checked for {WAIT_SECONDS} s: try again"
+TOO_LONG = f"not checked: checking what came before took {REQUEST_SECONDS} s, the most for one request; send fewer documents at once"

@@ -11,9 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from itertools import islice
+from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,9 @@ from policies.checking.limits import (
     BATCH_DOCUMENTS,
     BUSY,
     PROCESSES,
+    REQUEST_SECONDS,
     TOO_DEEP,
+    TOO_LONG,
     TOO_MUCH,
     WAIT_SECONDS,
     WALL_SECONDS,
@@ -36,6 +41,8 @@ Answer = tuple[str, Any]
 
 logger = logging.getLogger("berth.checking")
 
+# Until when checks may begin.
+_until = ContextVar("until", default=inf)
 _ROOT = Path(__file__).resolve().parents[2]
 # Nothing of the parent's environment, which has secrets. One thread: numpy would reserve memory for one per core.
 _ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
@@ -116,9 +123,10 @@ class _Pool:
         answers: list[Answer] = [_refused(TOO_DEEP)] * len(packed)
         waiting = deque((at, each) for at, each in enumerate(packed) if each is not None)
         while waiting:
-            if not self._free.acquire(timeout=WAIT_SECONDS):
+            is_late = time.monotonic() >= _until.get()
+            if is_late or not self._free.acquire(timeout=WAIT_SECONDS):
                 for at, _ in waiting:
-                    answers[at] = _refused(BUSY)
+                    answers[at] = _refused(TOO_LONG if is_late else BUSY)
                 break
             try:
                 found = self._asked(name, _batch(waiting))
@@ -181,6 +189,16 @@ def end() -> None:
 
 os.register_at_fork(after_in_child=_start_anew)
 atexit.register(end)
+
+
+@contextlib.contextmanager
+def for_one_request() -> Iterator[None]:
+    """Enclose the answering of a request: when it has taken REQUEST_SECONDS, documents that aren't checked yet are refused."""
+    token = _until.set(time.monotonic() + REQUEST_SECONDS)
+    try:
+        yield
+    finally:
+        _until.reset(token)
 
 
 def run(name: str, *arguments: Any) -> Any:

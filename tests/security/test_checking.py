@@ -15,7 +15,7 @@ import yaml
 
 from policies import checking
 from policies.checking import limits, pool, worker
-from policies.checking.limits import BUSY, FAULTS, TOO_DEEP, TOO_MUCH
+from policies.checking.limits import BUSY, FAULTS, TOO_DEEP, TOO_LONG, TOO_MUCH
 from policies.engine.cel.functions import FORM_LENGTH
 from policies.engine.documents import document_of
 from policies.engine.errors import Fault, RuleSetError
@@ -102,6 +102,28 @@ def test_many_documents_are_checked_in_turns_with_others(monkeypatch: pytest.Mon
     found = checking.read_each([(rule_set_document(f"r{number}"), "") for number in range(5)])
     assert [each.name for each in found if isinstance(each, RuleSet)] == [f"r{number}" for number in range(5)]
     assert asked == [2, 2, 1]
+
+
+def test_many_documents_of_one_request_are_checked_for_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "BATCH_DOCUMENTS", 2)
+    clock, ask = [0.0], pool._Worker.ask
+    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
+
+    def slow(self: Any, name: str, batch: list[bytes]) -> Any:
+        clock[0] += limits.REQUEST_SECONDS / 2
+        return ask(self, name, batch)
+
+    monkeypatch.setattr(pool._Worker, "ask", slow)
+    documents = [(rule_set_document(f"r{number}"), "") for number in range(6)]
+    with checking.for_one_request():
+        found = checking.read_each(documents)
+        assert checking.faults_of(rule_set_document()) == [Fault("", TOO_LONG)]
+    assert [isinstance(each, RuleSet) for each in found] == [True] * 4 + [False] * 2
+    assert [each.faults for each in found if isinstance(each, RuleSetError)] == [[Fault("", TOO_LONG)]] * 2
+    # A command, or a task, takes the time that it needs, and so does the next request begin anew.
+    assert all(isinstance(each, RuleSet) for each in checking.read_each(documents))
+    with checking.for_one_request():
+        assert checking.faults_of(rule_set_document()) == []
 
 
 def test_a_check_that_takes_too_much_memory_ends_and_the_next_one_goes_on() -> None:

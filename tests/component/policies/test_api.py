@@ -10,6 +10,8 @@ from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 
+from policies.checking import pool
+from policies.checking.limits import TOO_LONG
 from policies.engine.cel.functions import FORM_LENGTH
 from policies.models import Revision
 from tests.builders import (
@@ -190,6 +192,13 @@ class TestValidate:
         answer = auditor.post(self.URL, body, content_type="application/json")
         assert answer.status_code == code
         assert answer.json()
+
+    def test_what_a_request_has_no_time_to_check_is_refused(
+        self, auditor: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pool, "REQUEST_SECONDS", 0)
+        answer = auditor.post(self.URL, rule_set_document(), content_type="application/json").json()
+        assert (answer["ok"], answer["faults"][0]["message"]) == (False, TOO_LONG)
 
     @pytest.mark.parametrize("body", ['{"kind": "RuleSet", "kind": "Assignment"}', '{"spec": {"a": 1, "\\u0061": 2}}'])
     def test_a_member_that_comes_twice_is_refused(self, auditor: Client, body: str) -> None:
