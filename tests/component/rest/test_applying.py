@@ -238,7 +238,7 @@ _ITEMS = ",".join(["{}"] * _MANY)
 def test_the_answer_to_very_many_faults_is_short(auditor: Client, path: str, body: str, status: int) -> None:
     answer = ask(auditor, "post", path, body)
     told(answer, status)
-    # Each gave from 3 MB to 30 MB, and took from 0.5 s to 5 s to make.
+    # The answers had from 3 MB to 32 MB, and took up to 6 s to make, those about members alone half a second.
     assert len(answer.content) < 200_000
 
 
