@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.auth.models import User
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Manager, Model, Q, QuerySet, When
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -23,6 +23,7 @@ from scheduler.admin.links import decision_url, node_url, pod_url
 from scheduler.decisions.reading import recorded
 from scheduler.models import Decision
 
+_Row = TypeVar("_Row", bound=Model)
 _PER_PAGE = 100
 # How many results of each kind.
 _MOST = 6
@@ -40,7 +41,7 @@ def search(request: HttpRequest) -> HttpResponse:
     began, text = time.monotonic(), request.GET.get("s", "")
     if not text.strip():
         return HttpResponse()
-    pages = Paginator(find(request, text.lower()), _PER_PAGE)
+    pages = Paginator(find(request, text), _PER_PAGE)
     results = pages.get_page(request.GET.get("page"))
     context = {
         "page_obj": pages,
@@ -52,7 +53,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 
 def find(request: HttpRequest, text: str) -> list[SearchResult]:
-    """Return the things that have this text as their name, its beginning, their number or their id."""
+    """Return the things that have this text in their name, as their number or as their id: pages first, then exact names."""
     asked = text.strip()
     if not asked:
         return []
@@ -69,7 +70,12 @@ def find(request: HttpRequest, text: str) -> list[SearchResult]:
         ("auth.view_user", _accounts),
     ]
     rows = [each for permission, kind in kinds if request.user.has_perm(permission) for each in kind(asked)]
-    return [*_pages(request, asked), *rows]
+    return [*_pages(request, asked), *sorted(rows, key=lambda row: _name_in(row.title) != _name_in(asked))]
+
+
+def _name_in(text: str) -> str:
+    """Return the name in a text that may have a namespace before it."""
+    return text.rpartition("/")[2].lower()
 
 
 def _pages(request: HttpRequest, asked: str) -> Iterator[SearchResult]:
@@ -98,18 +104,18 @@ def _revisions(asked: str) -> Iterator[SearchResult]:
 
 
 def _rule_sets(asked: str) -> Iterator[SearchResult]:
-    for row in RuleSet.objects.filter(name__icontains=asked).order_by("name")[:_MOST]:
+    for row in _named(RuleSet.objects, asked):
         yield SearchResult(row.name, "Rule set", reverse("admin:policies_ruleset_change", args=[row.pk]), "rule")
 
 
 def _assignments(asked: str) -> Iterator[SearchResult]:
-    for row in Assignment.objects.filter(name__icontains=asked).order_by("name")[:_MOST]:
+    for row in _named(Assignment.objects, asked):
         url = reverse("admin:policies_assignment_change", args=[row.pk])
         yield SearchResult(row.name, "Assignment", url, "alt_route")
 
 
 def _priority_classes(asked: str) -> Iterator[SearchResult]:
-    for row in PriorityClass.objects.filter(name__icontains=asked).order_by("name")[:_MOST]:
+    for row in _named(PriorityClass.objects, asked):
         url = reverse("admin:policies_priorityclass_change", args=[row.pk])
         yield SearchResult(row.name, "PriorityClass", url, "low_priority")
 
@@ -125,11 +131,13 @@ def _decisions(asked: str) -> Iterator[SearchResult]:
 
 
 def _pods(asked: str) -> Iterator[SearchResult]:
-    """Find a Pod by its UID, by its namespace and name, or by a part of its name among the latest Decisions."""
-    namespace, slash, name = asked.rpartition("/")
+    """Find a Pod by its UID, by its name with or without its namespace, or by a part of its name among the latest Decisions."""
+    namespace, slash, name = asked.lower().rpartition("/")
     columns = ("pod_namespace", "pod_name")
-    exact = Q(pod_namespace=namespace, pod_name=name) if slash else Q(pod_uid=asked)
-    found = list(recorded().filter(exact).order_by().values_list(*columns).distinct()[:_MOST])
+    exact = [Q(pod_namespace=namespace, pod_name=name)] if slash else [Q(pod_uid=name), Q(pod_name=name)]
+    found: list[tuple[str, str]] = []
+    for one in exact:  # apart from each other, each has its index
+        found += recorded().filter(one).order_by().values_list(*columns).distinct()[:_MOST]
     if len(name) >= _LEAST:
         lately = recorded().filter(pk__in=_newest()).filter(pod_name__icontains=name)
         lately = lately.filter(pod_namespace=namespace) if slash else lately
@@ -140,6 +148,7 @@ def _pods(asked: str) -> Iterator[SearchResult]:
 
 def _nodes(asked: str) -> Iterator[SearchResult]:
     """Find a node that got a Pod by its name, or by a part of its name among the latest Decisions."""
+    asked = asked.lower()
     found = list(recorded().filter(placed_on=asked).values_list("placed_on", flat=True)[:1])
     if len(asked) >= _LEAST:
         lately = recorded().filter(pk__in=_newest()).filter(placed_on__icontains=asked)
@@ -155,8 +164,16 @@ def _people(asked: str) -> Iterator[SearchResult]:
 
 
 def _accounts(asked: str) -> Iterator[SearchResult]:
-    for row in User.objects.filter(username__icontains=asked).order_by("username")[:_MOST]:
+    for row in _named(User.objects, asked, "username"):
         yield SearchResult(row.username, "Account", reverse("admin:auth_user_change", args=[row.pk]), "person")
+
+
+def _named(rows: Manager[_Row], asked: str, field: str = "name") -> QuerySet[_Row]:
+    """Return the first rows with a text in their names: first the one with exactly this name, then those that begin with it."""
+    place = Case(
+        When(**{f"{field}__iexact": asked}, then=0), When(**{f"{field}__istartswith": asked}, then=1), default=2
+    )
+    return rows.filter(**{f"{field}__icontains": asked}).order_by(place, field)[:_MOST]
 
 
 def _newest() -> QuerySet[Decision, Any]:
@@ -165,6 +182,6 @@ def _newest() -> QuerySet[Decision, Any]:
 
 def _number(asked: str, word: str) -> int:
     """Return the number in a text, alone or after its word; 0 for none."""
-    text = asked.removeprefix(word).strip().removeprefix("#")
+    text = asked.lower().removeprefix(word).strip().removeprefix("#")
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST))
     return min(int(text), _LARGEST) if is_number else 0

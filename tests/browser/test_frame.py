@@ -87,6 +87,22 @@ def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> N
 
 
 @pytest.mark.timeout(600)
+def test_enter_opens_the_first_thing_that_was_found_for_what_is_typed(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#search-input-command")).to_be_focused()
+    page.keyboard.type("doct")
+    expect(page.locator("#command-results a", has_text="Doctor")).to_be_visible()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("web-1")
+    page.keyboard.press("Enter")  # of "doct" nothing is opened
+    expect(page.locator("#command-results a", has_text="shop/web-1")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/scheduler/pods/shop/web-1/")
+
+
+@pytest.mark.timeout(600)
 def test_what_finds_keeps_the_keyboard_and_gives_it_back_when_it_closes(operator: Page) -> None:
     page = operator
     page.goto("/admin/")

@@ -354,6 +354,20 @@ def test_ctrl_k_finds_things_by_name_number_and_id(auditor: Client) -> None:
 
 
 @pytest.mark.usefixtures("lived")
+def test_ctrl_k_begins_with_the_thing_of_exactly_that_name_however_many_contain_it(auditor: Client) -> None:
+    publish_all(*[make_rule_set(f"a-web-{index}") for index in range(8)])
+    for index in range(8):
+        make_decision(pod_namespace=f"a-{index}", pod_name=f"web-1{index}", pod_uid=f"uid-of-{index}")
+    assert next(iter(found(auditor, "web"))) == "web"
+    assert next(iter(found(auditor, "web-1"))) == "shop/web-1"
+
+
+def test_ctrl_k_finds_a_person_whose_name_has_capitals(auditor: Client) -> None:
+    publish(make_rule_set(), by="Anna.Smith")
+    assert "Anna.Smith" in found(auditor, "Anna.Smith")
+
+
+@pytest.mark.usefixtures("lived")
 def test_ctrl_k_says_of_a_change_whose_approvals_no_longer_count_that_they_dont(auditor: Client) -> None:
     publishing.set_review(approvals=1, by="root")
     change, approver = Change.objects.get(title="Batch at night"), User.objects.create_superuser("bert")
