@@ -51,6 +51,15 @@ def test_what_is_paused_stands_on_every_page_until_it_is_resumed(operator: Clien
     assert 'id="suspensions"' not in get(operator, "/admin/").content.decode()
 
 
+def test_of_a_long_reason_its_beginning_stands_on_every_page_and_all_of_it_on_that_of_pauses(operator: Client) -> None:
+    reason = "the driver is replaced on every node of the rack, " * 6 + "the end"
+    send(operator, PAUSE + "everything", reason=reason)
+    assert reason[:150] in text_of(get(operator, "/admin/"))
+    assert "the end" not in text_of(get(operator, "/admin/"))
+    assert 'href="/admin/policies/pauses/">Whole reason' in banner(operator)
+    assert reason in text_of(get(operator, "/admin/policies/pauses/"))
+
+
 def test_of_many_pauses_five_stand_on_every_page_and_the_others_are_folded(operator: Client) -> None:
     """A hundred would be ten screens of a phone, above each page."""
     publish_all(*[make_rule_set(f"web-{number}", filters=[TEAM_FILTER]) for number in range(7)])
