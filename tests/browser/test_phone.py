@@ -136,6 +136,19 @@ def test_a_title_without_a_space_wraps(phone: Page, lived_in_admin: Admin) -> No
             assert phone.evaluate(_WIDER) == [], (path, width)
 
 
+def test_the_buttons_of_a_rule_are_within_the_screen_however_long_its_name_is(phone: Page) -> None:
+    phone.goto("/admin/policies/rulesetversion/edit:web/change/")
+    title = phone.locator(".form-group.original h3").first
+    expect(title.get_by_role("button", name="Duplicate")).to_be_attached()
+    title.locator("strong").evaluate("each => { each.textContent = 'l'.repeat(63); }")
+    for width in (320, 390):
+        phone.set_viewport_size({"width": width, "height": 844})
+        for button in title.locator("button, .berth-row-delete").all():
+            place = button.bounding_box()
+            assert place is not None
+            assert place["x"] + place["width"] <= width, (width, button.inner_text())
+
+
 def test_what_a_revision_changed_wraps_in_the_list(phone: Page) -> None:
     phone.goto("/admin/policies/revision/")
     cell = phone.locator("#result_list .field-in_a_line").first
