@@ -358,6 +358,22 @@ def test_an_empty_list_says_how_one_comes_to_be() -> None:
     assert "apply FILE" in text_of(get(client, "/admin/policies/change/"))
 
 
+def test_who_gave_no_reason_is_not_told_to_ask_themselves_but_where_to_write_it() -> None:
+    author, client = account("operator")
+    change = publishing.open_change(title="untold", edits=[Edit.of(make_rule_set(**A))], by=author)
+    said = text_of(get(client, page_of(change)))
+    assert "ask operator" not in said
+    assert "What you write beside Send to review becomes the reason" in said
+
+
+def test_reopening_is_explained_to_those_who_may_and_others_read_who_may() -> None:
+    change = change_in("rejected")
+    assert "Reopen makes it a draft again" in text_of(get(account("operator")[1], page_of(change)))
+    said = text_of(get(account("viewer")[1], page_of(change)))
+    assert "Reopen makes" not in said
+    assert "An Operator may reopen it" in said
+
+
 def test_what_it_touches_and_what_it_stands_on_are_links_and_a_reason_that_is_missing_is_said() -> None:
     _, client = account("viewer")
     first = publishing.open_change(title="first", edits=[Edit.of(make_rule_set(**A))], by="ops")
