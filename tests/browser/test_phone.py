@@ -149,6 +149,24 @@ def test_the_buttons_of_a_rule_are_within_the_screen_however_long_its_name_is(ph
             assert place["x"] + place["width"] <= width, (width, button.inner_text())
 
 
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("policies/change/", ".field-opener"),
+        ("auth/user/", ".field-username"),
+    ],
+)
+def test_a_person_with_a_long_name_pushes_no_column_of_a_list_out_of_sight(phone: Page, path: str, place: str) -> None:
+    phone.goto(f"/admin/{path}")
+    cell = phone.locator(f"#result_list {place}").first
+    name = "somebody.with.a.long.name@a.large.company.example.org." * 2
+    cell.evaluate("(each, name) => { (each.querySelector('a') || each).textContent = name; }", name)
+    for width in (390, 1280):
+        phone.set_viewport_size({"width": width, "height": 844})
+        assert phone.evaluate(_WIDER) == [], width
+        assert cell.evaluate("each => each.scrollWidth <= each.clientWidth + 1"), width
+
+
 def test_what_a_revision_changed_wraps_in_the_list(phone: Page) -> None:
     phone.goto("/admin/policies/revision/")
     cell = phone.locator("#result_list .field-in_a_line").first
