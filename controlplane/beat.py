@@ -2,11 +2,12 @@
 
 import logging
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from celery import Celery
-from celery.beat import PersistentScheduler, ScheduleEntry, SchedulingError
+from celery.beat import ScheduleEntry, SchedulingError
+from celery.beat import Scheduler as CelerysScheduler
 from celery.schedules import schedstate, schedule
 
 logger = logging.getLogger("berth.beat")
@@ -14,6 +15,7 @@ logger = logging.getLogger("berth.beat")
 # Beat checks an entry this many seconds before it is due, and then in a busy loop until it is due.
 _EARLY_SECONDS = 0.01
 _SAY_AGAIN_SECONDS = 60.0
+_NEVER = datetime.fromtimestamp(0, UTC)
 
 
 class Staggered(schedule):  # type: ignore[misc] # Celery has no types
@@ -34,22 +36,14 @@ class Staggered(schedule):  # type: ignore[misc] # Celery has no types
         seconds = self.seconds - now % self.seconds
         return schedstate(is_due=now // self.seconds > last // self.seconds, next=seconds + _EARLY_SECONDS)
 
-    def __eq__(self, other: object) -> bool:
-        """Compare the values by which entries of beat's schedule file are compared."""
-        return isinstance(other, Staggered) and (self.run_every, self.offset) == (other.run_every, other.offset)
 
-    __hash__ = None  # type: ignore[assignment] # as Celery's own
+class Scheduler(CelerysScheduler):  # type: ignore[misc] # Celery has no types
+    """Sends each task when beat starts, and then whenever it is due.
 
-    def __reduce__(self) -> tuple[type, tuple[float, float]]:
-        """Return the values stored in beat's schedule file."""
-        return type(self), (self.seconds, self.offset)
+    Celery's PersistentScheduler would keep the times of the last runs in a file: a full disk would end beat, and nothing would be
+    ingested, found or signed. The longest interval is an hour, and no task does harm when it is sent once more.
 
-
-class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no types
-    """Sends the tasks that are due.
-
-    After the clock is set back by a day, Celery's own scheduler sends a task only when the time of its last run is reached again:
-    for a day nothing would be ingested, found or signed. A restart doesn't help, since beat reads those times from a file.
+    After the clock is set back by a day, Celery's own scheduler sends a task only when the time of its last run is reached again.
     """
 
     _said_at = float("-inf")
@@ -72,8 +66,14 @@ class Scheduler(PersistentScheduler):  # type: ignore[misc] # Celery has no type
                 self._said_at = now
                 logger.error("tasks can't be sent, each is tried again when it is next due: %s", error)  # noqa: TRY400 - Redis' fault
 
+    def setup_schedule(self) -> None:
+        """Make the entries. None counts as sent: what became due while no beat ran is sent now."""
+        self.merge_inplace(self.app.conf.beat_schedule)
+        for entry in self.schedule.values():
+            entry.last_run_at = _NEVER
+
     def close(self) -> None:
-        """Save the schedule; beat ends."""
+        """Note that beat ends."""
         self._is_closed = True
         super().close()
 

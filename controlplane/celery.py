@@ -82,7 +82,6 @@ app.conf.update(
     CELERY_DB_REUSE_MAX=sys.maxsize,
     timezone="UTC",
     beat_scheduler="controlplane.beat:Scheduler",
-    beat_schedule_filename=str(settings.BERTH.state_dir / "beat-schedule"),
     beat_schedule={
         name: {
             "task": f"scheduler.tasks.{task}",

@@ -21,15 +21,12 @@ SCHEDULES = {"often": Staggered(1), "seldom": Staggered(10), "hourly": Staggered
 class Beat:
     """A Scheduler with a clock of its own; `sent` has what it sent since it was asked last."""
 
-    def __init__(
-        self, file: Path, at: datetime, patch: pytest.MonkeyPatch, schedules: dict[str, Staggered] = SCHEDULES
-    ) -> None:
+    def __init__(self, at: datetime, patch: pytest.MonkeyPatch, schedules: dict[str, Staggered] = SCHEDULES) -> None:
         self.now, self._sent = at, list[str]()
         schedule = {name: {"task": name, "schedule": each} for name, each in schedules.items()}
         app: Any = Celery("test", broker="memory://", set_as_current=False, beat_schedule=schedule, timezone="UTC")
-        # Of all apps: a schedule that was read from the file asks the current one.
-        patch.setattr(Celery, "now", lambda _: self.now)
-        self.scheduler = Scheduler(app=app, schedule_filename=str(file))
+        patch.setattr(app, "now", lambda: self.now)
+        self.scheduler = Scheduler(app=app)
         self.scheduler.apply_entry = lambda entry, producer=None: self._sent.append(entry.name)
 
     def after(self, seconds: float) -> list[str]:
@@ -41,8 +38,8 @@ class Beat:
 
 
 @pytest.fixture
-def beat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Beat:
-    made = Beat(tmp_path / "beat", NOON, monkeypatch)
+def beat(monkeypatch: pytest.MonkeyPatch) -> Beat:
+    made = Beat(NOON, monkeypatch)
     made.after(0)
     assert [made.after(1), made.after(10), made.after(1)] == [["often"], ["often", "seldom"], ["often"]]
     return made
@@ -54,22 +51,25 @@ def test_all_tasks_are_sent_at_their_interval_after_the_clock_was_set_back(beat:
     assert beat.after(3600) == ["hourly", "often", "seldom"]
 
 
-def test_a_beat_started_anew_after_the_clock_was_set_back_sends_all_tasks(
-    beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beat.scheduler.close()
-    anew = Beat(tmp_path / "beat", NOON - timedelta(days=1), monkeypatch)
-    assert anew.after(0) == []
-    assert [anew.after(1), anew.after(9)] == [["often"], ["often", "seldom"]]
+def test_all_tasks_are_sent_when_beat_starts_and_then_in_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = Beat(NOON + timedelta(minutes=30), monkeypatch)
+    assert beat.after(0) == ["hourly", "often", "seldom"]
+    assert [beat.after(0), beat.after(1), beat.after(9)] == [[], ["often"], ["often", "seldom"]]
 
 
-def test_tasks_of_one_interval_are_sent_one_after_the_other_all_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_beat_keeps_no_file_that_a_full_disk_could_cost_it(beat: Beat, tmp_path: Path) -> None:
+    made = Scheduler(app=beat.scheduler.app, schedule_filename=str(tmp_path / "beat"))  # as Celery's command makes it
+    made.sync()
+    made.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tasks_of_one_interval_are_sent_one_after_the_other_all_day(monkeypatch: pytest.MonkeyPatch) -> None:
     from controlplane.celery import app
 
     schedules = {name: each["schedule"] for name, each in app.conf.beat_schedule.items()}
-    beat = Beat(tmp_path / "beat", NOON + timedelta(seconds=5), monkeypatch, schedules)
+    beat = Beat(NOON + timedelta(seconds=5), monkeypatch, schedules)
+    beat.after(0)
     sent = [(name, round(step * 0.01, 2)) for step in range(1, 6001) for name in beat.after(0.01)]
     times = sorted(at for _, at in sent)
     assert min(later - earlier for earlier, later in pairwise(times)) > 0.03
@@ -78,12 +78,10 @@ def test_tasks_of_one_interval_are_sent_one_after_the_other_all_day(
     }
 
 
-def test_a_task_whose_beat_was_away_is_sent_at_once_and_then_in_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beat = Beat(tmp_path / "beat", NOON, monkeypatch, {"ingest": Staggered(10, 4)})
-    assert [beat.after(seconds) for seconds in (3, 2, 8, 2, 95, 0, 8, 2)] == [
-        [], ["ingest"], [], ["ingest"], ["ingest"], [], ["ingest"], [],
+def test_a_task_whose_beat_stood_still_is_sent_at_once_and_then_in_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    beat = Beat(NOON, monkeypatch, {"ingest": Staggered(10, 4)})
+    assert [beat.after(seconds) for seconds in (0, 3, 2, 8, 2, 95, 0, 8, 2)] == [
+        ["ingest"], [], ["ingest"], [], ["ingest"], ["ingest"], [], ["ingest"], [],
     ]  # fmt: skip
 
 
