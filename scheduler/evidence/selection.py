@@ -14,6 +14,7 @@ from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import Head, read_outcome, split
 from scheduler.decisions.record import Outcome as OutcomeRecord
 from scheduler.ledger import deletions, losses
+from scheduler.ledger.events import key_in_row
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.models import Decision, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
@@ -178,9 +179,9 @@ def _events(case: Case, revisions: Collection[int]) -> Iterator[_Row]:
 
 
 def _events_of(batch: Sequence[tuple[int, str]], found: Q) -> Iterator[_Row]:
-    rows = AuditEvent.objects.filter(found, pk__in=[row for _index, row in batch])
-    found_rows = {str(row.pk): row for row in rows}
-    for index, key in batch:
+    keys = [(index, key) for index, row in batch if (key := key_in_row(row)) is not None]
+    found_rows = AuditEvent.objects.filter(found).in_bulk([key for _index, key in keys])
+    for index, key in keys:
         if key in found_rows:
             row = found_rows[key]
             columns = _chosen_by(row, "kind", "change", "revision") | {"at": msgspec.to_builtins(row.at)}

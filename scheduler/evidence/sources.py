@@ -21,7 +21,7 @@ from scheduler.decisions.facts import Facts, facts_in
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import AS_RECORD, UNREADABLE, Head, Outcome, read_outcome, record_of, split
 from scheduler.ledger.credible import overdue
-from scheduler.ledger.events import LATEST
+from scheduler.ledger.events import LATEST, key_in_row
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.models import Decision, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
@@ -222,7 +222,7 @@ class _Events:
         leaves = LedgerLeaf.objects.filter(log=EVENTS, index__gte=first, index__lt=until).order_by("index")
         for start in range(first, until, _MOST_ROWS):
             batch = list(leaves.filter(index__gte=start, index__lt=start + _MOST_ROWS).values_list("index", "row"))
-            named = AuditEvent.objects.filter(pk__in=[row for _index, row in batch if _is_id(row)])
+            named = AuditEvent.objects.filter(pk__in=[row for _index, row in batch if key_in_row(row)])
             events = {str(each.pk): each for each in named}
             for index, row in batch:
                 if row in events:
@@ -244,13 +244,6 @@ class _Events:
     @staticmethod
     def _unlogged() -> models.QuerySet[AuditEvent]:
         return overdue(timezone.now())
-
-
-def _is_id(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False
 
 
 def _found_event(index: int, row: AuditEvent) -> Found:

@@ -66,11 +66,21 @@ def _since(now: datetime) -> datetime | None:
     return min(now, *times) - LATEST if times else None
 
 
-def _time_of_row(row: str) -> datetime | None:
+def key_in_row(row: str) -> UUID | None:
+    """Return the event's key in a leaf's row; None if the row was tampered with, which verification reports."""
     try:
-        return time_of_id(UUID(row))
-    except (ValueError, OverflowError):
-        return None  # the row was tampered with, which verification reports
+        key = UUID(row)
+    except ValueError:
+        return None
+    return key if str(key) == row else None
+
+
+def _time_of_row(row: str) -> datetime | None:
+    key = key_in_row(row)
+    try:
+        return None if key is None else time_of_id(key)
+    except OverflowError:
+        return None  # tampered with, too
 
 
 def _without_leaf(batch: Sequence[UUID]) -> list[UUID]:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 import msgspec
 from django.contrib.auth.models import User
@@ -18,6 +17,7 @@ from django.db.models import F, Max, Q
 from policies.models import AuditEvent, Change, ChangeEvent
 from policies.publishing import said_by
 from policies.publishing.standing import AUTHORING
+from scheduler.ledger.events import key_in_row
 from scheduler.ledger.logs import EVENTS
 from scheduler.models import Delivery, InboxEntry, LedgerLeaf, Notice, NoticedCondition, NoticeMark, Webhook
 from scheduler.notices import conditions, table
@@ -89,14 +89,15 @@ def _held_mark() -> NoticeMark:
     return NoticeMark.objects.get(pk=_THE_MARK)
 
 
-def _drafts(keys: Sequence[str]) -> list[table.Draft]:
-    """Return the Notices of AuditEvents, in their order."""
-    events = AuditEvent.objects.filter(kind__in=table.ACTS).in_bulk([UUID(key) for key in keys])
+def _drafts(rows: Sequence[str]) -> list[table.Draft]:
+    """Return the Notices of the AuditEvents that the rows of leaves name, in their order."""
+    keys = [key for row in rows if (key := key_in_row(row)) is not None]
+    events = AuditEvent.objects.filter(kind__in=table.ACTS).in_bulk(keys)
     changes = Change.objects.filter(pk__in={event.change for event in events.values()})
     rolls_back = dict(changes.values_list("pk", "rolls_back_to"))
     drafts = [
         table.of_act(event, _more(event), rolls_back=rolls_back.get(event.change or 0) is not None)
-        for event in (events.get(UUID(key)) for key in keys)
+        for event in map(events.get, keys)
         if event is not None
     ]
     return [draft for draft in drafts if draft is not None]

@@ -453,6 +453,18 @@ def test_rows_that_somebody_damaged_are_in_the_archive_and_named(
     assert "events.jsonl, line 2: leaf 1" in faults
 
 
+def test_a_leaf_that_names_no_event_any_more_is_left_out_of_the_archive_and_named_by_verify(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    exported()
+    without_triggers()
+    LedgerLeaf.objects.filter(log=EVENTS, index=1).update(row="no id")
+    assert "events: leaf 1: there is no row for it" in " ".join(named(history.verify()))
+    files = exported()
+    assert [json.loads(each)["leaf"] for each in files["events.jsonl"].splitlines()][:2] == [0, 2]
+    assert "no row of events was left out" in last_words(files, tmp_path / "e.tar")[1]
+
+
 def variants(row: Any) -> Iterator[Any]:
     """Iterate over a row of JSON with each of its members gone, or in place of each something else."""
     others = [None, True, -1, 1.5, "x", "\ud800", [1], {"a": 1}, int("9" * 4_000)]

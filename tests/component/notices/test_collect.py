@@ -15,7 +15,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import Change
 from scheduler.ledger.events import append_events
-from scheduler.models import DecisionGap, Delivery, InboxEntry, Notice, ShadowCount, Webhook
+from scheduler.models import DecisionGap, Delivery, InboxEntry, LedgerLeaf, Notice, ShadowCount, Webhook
 from scheduler.notices import collect, conditions
 from scheduler.notices.pruning import prune_notices
 from scheduler.webhooks.keeping import Wanted, change_webhook, make_webhook
@@ -96,6 +96,17 @@ def test_what_is_undone_makes_no_notice(people: dict[str, User]) -> None:
     with pytest.raises(publishing.PublishingError):
         do(change, publishing.approve_change, people["dan"])
     assert told() == []
+
+
+def test_a_leaf_that_names_no_event_keeps_no_later_act_from_being_told(people: dict[str, User]) -> None:
+    alice = people["alice"]
+    change = opened(make_rule_set("web", **A), by=alice, title="Cap web")
+    append_events(timezone.now())
+    newest = LedgerLeaf.objects.order_by("index").last()
+    LedgerLeaf.objects.filter(index=newest.index if newest else 0).update(row="no id")
+    do(change, publishing.submit_change, alice)
+    (notice,) = told()
+    assert notice.sentence == f"alice sent Change {change.pk} (Cap web) to review"
 
 
 def test_drift_is_told_once_for_as_long_as_it_lasts(people: dict[str, User]) -> None:
