@@ -1,6 +1,6 @@
 """What shadows would have done: a page of all, and panels for Assignments, Changes and Decisions; also canaries' other sides."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 from typing import Any
 from uuid import UUID
@@ -48,7 +48,7 @@ COLUMNS = (
     (FAILED, "failed"),
 )
 _WITHOUT_DECISION = (DROPPED, FAILED)
-_SENTENCES = {
+_SENTENCES: Mapping[str, str] = {
     Divergence.AGREED: "It agrees with the outcome for the Pod.",
     Divergence.REFUSED_NODE: "It would have refused the node that the Pod got.",
     Divergence.REFUSED_ALL: "It would have refused all nodes, though the Pod had some.",
@@ -229,7 +229,7 @@ def _shadow(row: Decision) -> dict[str, Any] | None:
     url = reverse("admin:scheduler_decision_change", args=[answered]) if answered else ""
     beside = reverse("decision_beside", args=[answered, row.pk]) if answered else ""
     return {
-        "says": _SENTENCES.get(Divergence(row.divergence), row.divergence),
+        "says": _said(row.divergence),
         "answered": url,
         "beside": beside,
     }
@@ -240,8 +240,13 @@ def _beside(row: Decision, shadow: Decision) -> dict[str, Any]:
         "row": shadow,
         "url": reverse("admin:scheduler_decision_change", args=[shadow.pk]),
         "beside": reverse("decision_beside", args=[row.pk, shadow.pk]),
-        "says": _SENTENCES.get(Divergence(shadow.divergence), shadow.divergence) if shadow.divergence else "",
+        "says": _said(shadow.divergence),
     }
+
+
+def _said(divergence: str) -> str:
+    """Return a divergence in a sentence; unchanged, where a newer version of Berth wrote one that this one doesn't know."""
+    return _SENTENCES.get(divergence, divergence)
 
 
 def _other(side: OtherSide) -> dict[str, Any]:

@@ -249,6 +249,16 @@ class TestOtherPages:
         assert text_of(piece) == ""
 
 
+def test_a_divergence_of_a_newer_version_is_shown_as_it_is(auditor: Client, tmp_path: Path) -> None:
+    extender = Extender(tmp_path, ONLY_N1)
+    extender.ask("filter", "a")
+    extender.decide()
+    answer, shadow = Decision.objects.order_by("sequence")
+    Decision.objects.filter(pk=shadow.pk).update(divergence="a newer way")
+    assert "a newer way" in text_of(auditor.get(change_url("decision", shadow.pk)))
+    assert "a newer way" in text_of(auditor.get(f"/admin/scheduler/decision/{answer.pk}/shadows/"))
+
+
 def test_rest_has_the_counts(auditor: Client) -> None:
     count(agreed=8, refused_all=1)
     found = auditor.get("/api/v1/shadows?divergence=refused all").json()["results"]
