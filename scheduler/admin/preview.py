@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextareaWidget, UnfoldAdminTextInputWidget
 
 from policies import manifests, publishing
-from policies.admin.base import change_url, edit_url, person
+from policies.admin.base import change_url, edit_url, number_in, person
 from policies.admin.fields import YAMLField
 from policies.admin.panels import add_draft_link
 from policies.admin.rule_tests import results_of, say_results, with_test
@@ -208,10 +208,7 @@ def _drafts(name: str, asked: dict[str, str]) -> list[tuple[str, str]]:
 
 def _open_change(number: Any) -> Change | None:
     """Return the Change, if it can still be edited."""
-    text = str(number or "")
-    if not text.isdecimal() or int(text) > _LARGEST:
-        return None
-    return Change.objects.filter(pk=int(text), state__in=lifecycle.OPEN).first()
+    return Change.objects.filter(pk=number_in(str(number or "")) or 0, state__in=lifecycle.OPEN).first()
 
 
 def _test_form(found: Preview, name: str, change: Change, seen: str) -> TestForm:

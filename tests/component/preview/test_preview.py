@@ -452,6 +452,13 @@ def test_a_test_that_is_none_says_so_at_its_field(operator: Client, change: Chan
 
 
 @pytest.mark.usefixtures("on_a_cluster")
+def test_a_change_with_more_digits_than_a_number_may_have_is_none(operator: Client) -> None:
+    asked = {"rule_set": "web", "change": "9" * 5_000}
+    assert operator.get(PAGE, asked).status_code == 200
+    assert "That Change can no longer be edited: nothing was saved" in text_of(operator.post(SAVE, asked))
+
+
+@pytest.mark.usefixtures("on_a_cluster")
 def test_an_auditor_previews_nothing(auditor: Client, change: Change) -> None:
     asked = {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"}
     assert "Only Operators can run this." in text_of(auditor.get(PAGE, asked))
