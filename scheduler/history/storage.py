@@ -52,6 +52,8 @@ def sample(now: datetime) -> StorageSample | None:
     Raises:
         django.db.DatabaseError: the database is unavailable.
     """
+    # Of a clock that was set back since: no other sample would be due before that time.
+    StorageSample.objects.filter(at__gt=now + SAMPLE_EVERY).delete()
     newest = StorageSample.objects.first()
     if newest and now - newest.at < SAMPLE_EVERY - _RATE_FROM:
         return None

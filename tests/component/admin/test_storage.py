@@ -104,6 +104,14 @@ def test_a_sample_is_taken_once_an_hour_and_old_ones_go() -> None:
     assert StorageSample.objects.count() == 2
 
 
+def test_a_sample_of_a_clock_that_was_set_back_since_keeps_no_later_one_from_being_taken() -> None:
+    now = datetime.now(UTC)
+    sample(now + timedelta(days=300))
+    sample(now)
+    assert list(StorageSample.objects.values_list("at", flat=True)) == [now]
+    assert sample(now - timedelta(minutes=5)) is None, "two workers' clocks differ a little"
+
+
 def test_an_operator_makes_a_hold_and_only_an_approver_lifts_it(
     operator: Client, approver: Client, auditor: Client
 ) -> None:
