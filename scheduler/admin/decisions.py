@@ -87,9 +87,10 @@ def lost_sentence() -> str:
     """Return how many Decisions are lost, and how many missing; empty if none is."""
     gone = absent()
     number = sum(gone)
-    if not number:
+    # None where the last of them arrived since they were counted.
+    newest = DecisionGap.objects.values_list("at", flat=True).first() if number else None
+    if newest is None:
         return ""
-    newest = DecisionGap.objects.values_list("at", flat=True)[0]
     many = "1 Decision was answered and is" if number == 1 else f"{number} Decisions were answered and are"
     said = f"{many} not in the history, the last on {newest:%Y-%m-%d %H:%M:%S} UTC."
     if not gone.may_return:
