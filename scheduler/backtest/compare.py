@@ -10,7 +10,7 @@ import numpy.typing as npt
 from policies.engine.decision import Answer, to_points
 from policies.engine.objects.table import Rows
 from policies.engine.status import PASSED
-from scheduler.decisions.columns import StoredAnswer
+from scheduler.decisions.columns import Packed, StoredAnswer
 
 _Mask = npt.NDArray[np.bool_]
 _Numbers = npt.NDArray[np.int64]
@@ -60,6 +60,9 @@ class Recorded:
     Args:
         stored: the recorded answer.
         best: the name of the best node, or of the one that the Pod got; "" if there was none.
+
+    Raises:
+        ValueError: the answer is damaged: its columns don't fit together.
     """
 
     def __init__(self, stored: StoredAnswer, best: str) -> None:
@@ -68,17 +71,22 @@ class Recorded:
         self.passed = np.ones(stored.size, dtype=np.bool_)
         for column in stored.filters:
             if column.verdicts is not None and column.mode == "enforce":
-                self.passed &= column.verdicts.numbers() < 0
+                self.passed &= _whole(column.verdicts, stored.size, below=len(column.statuses)) < 0
         self.scored: _Numbers = np.empty(0, dtype=np.int64)
         self.totals: _Numbers = np.empty(0, dtype=np.int64)
         self.weights = 0
         if stored.scores:
-            self.scored = np.flatnonzero(self.passed) if stored.scored is None else stored.scored.numbers()
+            self.scored = np.flatnonzero(self.passed)
+            if stored.scored is not None:
+                self.scored = _whole(stored.scored, stored.scored.size, below=stored.size)
+                if self.scored.min(initial=0) < 0 or (np.diff(self.scored) <= 0).any():
+                    message = "the positions of its scored nodes aren't in order"
+                    raise ValueError(message)
             self.totals = np.zeros(len(self.scored), dtype=np.int64)
             for score in stored.scores:
                 if score.mode == "enforce":
                     self.weights += score.weight
-                    self.totals += score.weight * score.raw.numbers()
+                    self.totals += score.weight * _whole(score.raw, len(self.scored))
 
     @property
     def ranks(self) -> bool:
@@ -108,6 +116,19 @@ class Recorded:
             for score in self._stored.scores
             if score.mode == "enforce"
         }
+
+
+def _whole(column: Packed, size: int, *, below: int | None = None) -> _Numbers:
+    """Return the numbers of a column.
+
+    Raises:
+        ValueError: they aren't as many, or one of them is too large.
+    """
+    found = column.numbers()
+    if len(found) != size or (below is not None and found.max(initial=-1) >= below):
+        message = f"a column holds something else than {size} numbers" + ("" if below is None else f" below {below}")
+        raise ValueError(message)
+    return found
 
 
 def compare(

@@ -165,11 +165,15 @@ class Decider:
         if body.answer is None:
             return self._line_of_passed(decision, body, pod)
         snapshot = self._snapshot(decision, body)
-        rows = body.order.rows()
+        try:
+            rows, then = body.order.rows(), Recorded(body.answer, _best_of_then(decision, body))
+        except ValueError as error:
+            raise UndecidedError(_NOT_READ) from error
         rows = rows[rows >= 0]
+        if len(rows) != then.size:
+            raise UndecidedError(_NOT_READ)
         if len(rows) and rows.max() >= len(snapshot.table):
             raise UndecidedError(NO_SNAPSHOT)
-        then = Recorded(body.answer, _best_of_then(decision, body))
         asked = (decision, pod, snapshot, rows, then, _denied_rows(body, snapshot))
         found, rule_set = self._difference(self._wanted, *asked)
         if found is None:

@@ -17,6 +17,8 @@ from policies.engine.ruleset import FilterRule, ScoreRule
 from policies.engine.status import PASSED, Code, Status
 
 _KINDS = {width: np.dtype(f"<i{width}") for width in (1, 2, 4, 8)}
+# More than any cluster has nodes: a flipped bit can say that a single byte stands for any number of equal ones.
+_MOST = 10_000_000
 # The bytes of a number, by its bits beside the sign.
 _WIDTHS = [1] * 8 + [2] * 8 + [4] * 16 + [8] * 32
 # Maps a rule's codes, a byte each, to -2 for a node that it refused and -1 for any other.
@@ -39,7 +41,14 @@ class Packed(msgspec.Struct, array_like=True, frozen=True):
     data: bytes
 
     def numbers(self) -> npt.NDArray[np.int64]:
-        """Return the numbers."""
+        """Return the numbers.
+
+        Raises:
+            ValueError: they are damaged.
+        """
+        if self.width not in _KINDS or self.size > _MOST:
+            message = f"{self.size} numbers of {self.width} bytes each can't be read"
+            raise ValueError(message)
         found = np.frombuffer(self.data, dtype=_KINDS[self.width]).astype(np.int64)
         return np.full(self.size, found[0]) if len(found) == 1 and self.size > 1 else found
 
@@ -240,6 +249,9 @@ def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
     Args:
         stored: the encoded answer.
         names: the candidates' names, in order; only those in the table.
+
+    Raises:
+        ValueError: the answer is damaged.
     """
     answer = Answer(names)
     # The verdicts of rules that refused no node: the same until the next rule that did.
@@ -261,6 +273,9 @@ def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
     if stored.scores:
         positions = np.flatnonzero(answer.refusal == PASSED) if stored.scored is None else stored.scored.numbers()
         answer.scored = positions.astype(np.intp)
+        if answer.scored.max(initial=-1) >= len(answer.refusal):
+            message = f"its scores are of node {answer.scored.max()}, and it has {len(answer.refusal)}"
+            raise ValueError(message)
         _read_scores(stored.scores, answer)
     return answer
 
@@ -268,6 +283,9 @@ def read_answer(stored: StoredAnswer, names: list[str]) -> Answer:
 def _read_filter(stored: StoredFilter, codes: npt.NDArray[np.int32]) -> FilterColumn:
     rule = FilterRule(name=stored.rule, mode=stored.mode)  # type: ignore[arg-type] # as it was written
     statuses = [Status(Code(code), reason) for code, reason in stored.statuses]
+    if codes.max(initial=PASSED) >= len(statuses):
+        message = f"rule {stored.rule} refuses by reason {codes.max()}, and gave {len(statuses)}"
+        raise ValueError(message)
     return FilterColumn(rule, codes, statuses, stored.faults)
 
 

@@ -1,7 +1,7 @@
 """Backtests: what a Change would have done to recorded Decisions, whoever is killed on the way."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from io import StringIO
 from itertools import count
@@ -9,8 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
 from django.utils import timezone
 
 from policies import publishing
@@ -21,13 +23,14 @@ from scheduler.backtest import deciding, runs
 from scheduler.backtest.compare import Kind
 from scheduler.backtest.results import Result
 from scheduler.backtest.runs import Span, Worker, cancel_backtest, lines_of, plan, result_of, start_backtest
-from scheduler.decisions.record import read_body
+from scheduler.decisions.columns import Packed, StoredAnswer, StoredFilter
+from scheduler.decisions.record import AS_COLUMNS, make_compressor, read_body
 from scheduler.gate.runs import examine
 from scheduler.models import Backtest, BacktestChunk, Decision
 from tests.builders import make_assignment, make_exemption, make_pause, make_rule_set
 from tests.component.backtest.corpus import AT, Corpus
 from tests.component.decisions import test_replay
-from tests.component.pages import opened, publish_all
+from tests.component.pages import change_url, opened, publish_all
 from tests.recording import History
 
 pytestmark = pytest.mark.django_db
@@ -321,6 +324,65 @@ def test_what_cannot_be_decided_is_counted_with_why(corpus: Corpus) -> None:
         (2, "they can't be read"),
     ]
     assert (result.decisions, result.decided) == (80, 72)
+
+
+def _of_fewer_nodes(answer: StoredAnswer) -> None:
+    answer.size = 2
+
+
+def _of_more_nodes(answer: StoredAnswer) -> None:
+    answer.size = 50
+
+
+def _with_a_reason_that_is_not_there(answer: StoredAnswer) -> None:
+    answer.filters = [StoredFilter("PodFitsResources", "enforce", [], {}, Packed(1, 6, b"\x05"))]
+
+
+def _with_places_that_are_not_there(answer: StoredAnswer) -> None:
+    answer.scored = Packed(1, 6, bytes(range(1, 7)))
+
+
+def _with_places_out_of_order(answer: StoredAnswer) -> None:
+    answer.scored = Packed(1, 6, bytes(reversed(range(6))))
+
+
+def _with_fewer_scores(answer: StoredAnswer) -> None:
+    answer.scores[0].raw = Packed(1, 6, b"\x05\x04")
+
+
+def _with_half_a_score(answer: StoredAnswer) -> None:
+    answer.scores[0].raw = Packed(2, 6, b"\x05\x05\x05")
+
+
+def _with_scores_of_no_width(answer: StoredAnswer) -> None:
+    answer.scores[0].raw = Packed(3, 6, b"\x05\x05\x05")
+
+
+def _with_scores_without_end(answer: StoredAnswer) -> None:
+    answer.scores[0].raw = Packed(1, 10**12, b"\x05")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        _of_fewer_nodes, _of_more_nodes, _with_a_reason_that_is_not_there, _with_places_that_are_not_there,
+        _with_places_out_of_order, _with_fewer_scores, _with_half_a_score, _with_scores_of_no_width, _with_scores_without_end,
+    ],
+)  # fmt: skip
+def test_a_record_whose_columns_do_not_fit_together_is_counted_and_ends_no_backtest(
+    corpus: Corpus, auditor: Client, damage: Callable[[StoredAnswer], None]
+) -> None:
+    row = Decision.objects.filter(verb="prioritize")[0]
+    body = read_body(bytes(row.body))
+    assert body.answer is not None
+    damage(body.answer)
+    Decision.objects.filter(pk=row.pk).update(
+        body=AS_COLUMNS + make_compressor().compress(msgspec.msgpack.encode(body))
+    )
+    result, _ = found_by(planting())
+    assert [(each.decisions, each.why) for each in result.undecided] == [(1, "they can't be read")]
+    assert (result.decisions, result.decided) == (80, 79)
+    assert auditor.get(change_url("decision", row.pk)).status_code == 200
 
 
 def test_what_is_pruned_while_it_runs_is_counted_as_undecided(corpus: Corpus, small_chunks: None) -> None:
