@@ -138,15 +138,28 @@ def bound_statements(connection: BaseDatabaseWrapper, seconds: float = STATEMENT
                 [str(int(seconds * 1000))],
             )
         return
-    until = time.monotonic() + seconds
+    limit = _Limit(seconds)
+    # Django keeps the wrappers when it makes a connection anew, every ten minutes: more and more would end in a RecursionError.
+    others = (each for each in connection.execute_wrappers if not isinstance(each, _Limit))
+    connection.execute_wrappers[:] = [limit, *others]
+    connection.connection.set_progress_handler(limit.is_over, _STEPS)
 
-    def begin(execute: Callable[..., Any], *arguments: Any) -> Any:
-        nonlocal until
-        until = time.monotonic() + seconds
+
+class _Limit:
+    """The time limit of a connection's statements on SQLite: Django calls it around each of them."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._until = time.monotonic() + seconds
+
+    def __call__(self, execute: Callable[..., Any], *arguments: Any) -> Any:
+        """Execute a statement, whose time begins now."""
+        self._until = time.monotonic() + self._seconds
         return execute(*arguments)
 
-    connection.execute_wrappers.append(begin)
-    connection.connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
+    def is_over(self) -> bool:
+        """Return whether the statement's time is up: then SQLite ends it."""
+        return time.monotonic() > self._until
 
 
 def watch_statements() -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from django.test import Client, RequestFactory
 
 from controlplane.doors import Doors, bound_statements
 from controlplane.session_store import SessionStore
+from controlplane.sqlite3.base import DatabaseWrapper
 from policies.models import Revision
 from policies.parameters import page_limit
 from scheduler.http_server.connection import OF_AN_ACCOUNT
@@ -54,6 +56,25 @@ def test_a_statement_that_takes_too_long_is_ended_and_the_page_says_so() -> None
     assert answer is not None
     assert answer.status_code == 503
     assert b"Ask for less" in answer.content
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL bounds statements itself")
+def test_a_connection_that_is_made_anew_for_weeks_keeps_one_limit_and_answers(tmp_path: Path) -> None:
+    of_its_own = {"NAME": str(tmp_path / "berth.sqlite3"), "OPTIONS": {}}
+    made = DatabaseWrapper({**connection.settings_dict, **of_its_own}, "doors")
+    try:
+        for _ in range(1200):  # each lasts ten minutes (CONN_MAX_AGE)
+            made.connect()
+            bound_statements(made, seconds=0.2)
+            made.close()
+        made.connect()
+        with made.cursor() as cursor:
+            assert cursor.execute("SELECT 1").fetchone() == (1,)
+        bound_statements(made, seconds=0.2)
+        with made.cursor() as cursor, pytest.raises(OperationalError):
+            cursor.execute(ENDLESS).fetchall()
+    finally:
+        made.close()
 
 
 @pytest.mark.skipif(connection.vendor != "postgresql", reason="only there a probe sets a limit of its own")
