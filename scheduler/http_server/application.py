@@ -62,7 +62,8 @@ def _is_costly(form: bytes, boundary: str) -> bool:
 
     It limits the number of fields and files, but not of parts that are neither.
     """
-    separator = f"--{boundary}".encode()
+    # A boundary that can't be encoded is refused by Django's parser.
+    separator = f"--{boundary}".encode(errors="replace")
     # One before each field, one behind the last.
     if form.count(separator) > settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1:
         return True

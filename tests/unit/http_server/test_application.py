@@ -42,6 +42,13 @@ def test_a_content_type_that_cant_be_read_counts_as_none(parameter: str) -> None
     assert not asked.POST
 
 
+def test_a_boundary_that_no_encoding_can_write_is_refused() -> None:
+    said = "multipart/form-data; boundary*=unicode_escape''%5Cud800"
+    asked = Application.request_class(environ(said, REQUEST_METHOD="POST", CONTENT_LENGTH="0"))
+    with pytest.raises(MultiPartParserError):
+        asked.POST  # noqa: B018 - reading it parses the form
+
+
 def sent(form: bytes) -> Any:
     more = {"REQUEST_METHOD": "POST", "CONTENT_LENGTH": str(len(form)), "wsgi.input": BytesIO(form)}
     return Application.request_class(environ("multipart/form-data; boundary=x", **more))
