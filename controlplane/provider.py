@@ -15,7 +15,7 @@ from functools import lru_cache, reduce
 from http import HTTPStatus
 from operator import or_
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import jwt
 import msgspec
@@ -369,15 +369,20 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
     def get(self, request: HttpRequest) -> HttpResponse:
         """Redirect to the provider, or back with a message if it can't be reached."""
         try:
-            self.OIDC_OP_AUTH_ENDPOINT = _setting("OIDC_OP_AUTHORIZATION_ENDPOINT")
+            endpoint = str(_setting("OIDC_OP_AUTHORIZATION_ENDPOINT"))
         except _FAULTS as fault:
             return _not_asked(request, fault)
+        self.OIDC_OP_AUTH_ENDPOINT, _, self._query = endpoint.partition("?")
         if not request.user.is_authenticated:
             # A session that was somebody's would end some minutes after it began.
             request.session.pop(BEGAN, None)
             request.session.set_expiry(_SIGN_IN_SECONDS)
             delete_expired()
         return super().get(request)  # type: ignore[no-any-return]
+
+    def get_extra_params(self, request: HttpRequest) -> dict[str, str]:
+        """Return the query of the provider's own URL (RFC 6749, section 3.1), to which the parent view adds only behind a `?` of its own."""
+        return {**super().get_extra_params(request), **dict(parse_qsl(self._query, keep_blank_values=True))}
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -432,7 +437,8 @@ def signed_out_url(request: HttpRequest) -> str:
     token = request.session.get("oidc_id_token", "")
     if token and len(token) <= _MAX_HINT:
         known["id_token_hint"] = token
-    return f"{there}?{urlencode(known)}" if there else login
+    # Its URL may have a query (OpenID Connect RP-Initiated Logout 1.0, section 2.1).
+    return f"{there}{'&' if '?' in there else '?'}{urlencode(known)}" if there else login
 
 
 class SignOut(views.OIDCLogoutView):  # type: ignore[misc]

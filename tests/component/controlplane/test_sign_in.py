@@ -10,6 +10,7 @@ from datetime import timedelta
 from io import StringIO
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import jwt
 import pytest
@@ -414,6 +415,24 @@ def test_signing_out_leads_to_the_provider_wherever_it_signs_people_out(
         return
     assert answer["Refresh"].startswith(f"0; url={end}?client_id=berth&")
     assert f'href="{end}?client_id=berth&amp;' in answer.render().content.decode()
+
+
+def test_a_query_in_the_urls_of_a_provider_stays_where_berth_adds_its_own(
+    asked: Asked, client: Client, rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "reverse", lambda _: "/admin/login/")
+    asked.answers[f"{ISSUER}/.well-known/openid-configuration"] |= {
+        "authorization_endpoint": f"{ISSUER}/authorize?p=staff&q=",
+        "end_session_endpoint": f"{ISSUER}/end?p=staff",
+    }
+    request = rf.get("/oidc/authenticate/")
+    request.session, request.user = client.session, AnonymousUser()
+    there = urlsplit(SignIn.as_view()(request)["Location"])
+    assert (there.path, there.query.count("?")) == ("/authorize", 0)
+    assert {"p": "staff", "q": "", "client_id": "berth", "response_type": "code"}.items() <= dict(
+        parse_qsl(there.query, keep_blank_values=True)
+    ).items()
+    assert provider.signed_out_url(request).startswith(f"{ISSUER}/end?p=staff&client_id=berth&")
 
 
 def test_who_only_opens_the_link_to_the_provider_leaves_a_session_for_minutes(
