@@ -56,9 +56,10 @@ class StartError(Exception):
 
 
 def say(text: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    """Print a line at once, if anybody can read it: what runs doesn't end with its reader, or for want of disk."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
 
 
 def _die_with_parent(parent: int = 0) -> None:
@@ -97,6 +98,7 @@ class Child:
         self._pid_file = state / "pids" / name
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
+        self._said = ""
         self._thread = threading.Thread(target=self._run, name=f"berth-{name}", daemon=False)
 
     def start(self) -> None:
@@ -122,42 +124,72 @@ class Child:
     def _run(self) -> None:
         # One thread starts the child and stays until it ends: the kernel's death signal is tied to this thread.
         while not self._stopping.is_set():
-            with self._log.open("ab") as log:
-                self._process = subprocess.Popen(  # noqa: S603 - commands of our own
-                    self._command,
-                    cwd=BASE_DIR,
-                    env=self._env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    preexec_fn=partial(_die_with_parent, os.getpid()),  # noqa: PLW1509 - nothing but system calls
-                    # A process group of its own: Ctrl-C reaches only `make up`, which ends its children in order. Not a session: the kernel's
-                    # autogroups would give each child the same share of CPU, and niced ones wouldn't yield to the extender.
-                    process_group=0,
-                )
-                began = time.monotonic()
-                self._pid_file.write_text(str(self._process.pid))
-                if self._stopping.is_set():
-                    self._process.send_signal(signal.SIGTERM)
-                self._follow(self._process, log)
-                code = self._process.wait()
-                self._pid_file.unlink(missing_ok=True)
+            began = time.monotonic()
+            try:
+                code = self._run_once()
+            except OSError as error:  # no memory for a process, or no room for its log
+                self._say_once(f"{self.name} can't be started: {error}; it is tried again each second")
+                self._stopping.wait(_RESTART_SECONDS)
+                continue
             if code == self._for_good:
                 self._on_end()
                 return
             if not self._stopping.is_set():
                 say(f"{self.name} ended with code {code} and is started again; its log is {self._log}")
                 self._stopping.wait(_RESTART_SECONDS if time.monotonic() - began < _YOUNG_SECONDS else 0.0)
+            self._said = ""
+
+    def _run_once(self) -> int:
+        """Start the process and follow it to its end; returns its code.
+
+        Raises:
+            OSError: it can't be started.
+        """
+        # Without a buffer: it would keep a line that the disk has no room for, and fail again when it is closed.
+        with self._log.open("ab", buffering=0) as log:
+            self._process = process = subprocess.Popen(  # noqa: S603 - commands of our own
+                self._command,
+                cwd=BASE_DIR,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                preexec_fn=partial(_die_with_parent, os.getpid()),  # noqa: PLW1509 - nothing but system calls
+                # A process group of its own: Ctrl-C reaches only `make up`, which ends its children in order. Not a session: the kernel's
+                # autogroups would give each child the same share of CPU, and niced ones wouldn't yield to the extender.
+                process_group=0,
+            )
+            # The process matters more than the file that names it.
+            with contextlib.suppress(OSError):
+                self._pid_file.write_text(str(process.pid))
+            if self._stopping.is_set():
+                process.send_signal(signal.SIGTERM)
+            self._follow(process, log)
+            code = process.wait()
+            with contextlib.suppress(OSError):
+                self._pid_file.unlink(missing_ok=True)
+        return code
 
     def _follow(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
         if process.stdout is None:
             return
         with process.stdout as output:
             for line in output:
-                log.write(line)
-                log.flush()
+                self._keep(line, log)
                 if self._on_line:
                     self._on_line(line.decode(errors="replace").rstrip())
+
+    def _keep(self, line: bytes, log: IO[bytes]) -> None:
+        """Write a line of the process to its log. Where the disk is full, the line is lost: if this thread ended, so would the process."""
+        try:
+            log.write(line)
+        except OSError as error:
+            self._say_once(f"{self._log} can't be written: {error.strerror}; {self.name} goes on without its log")
+
+    def _say_once(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            say(text)
 
 
 def free_port() -> int:

@@ -294,6 +294,40 @@ def test_a_child_is_started_again_unless_it_ends_with_the_code_for_good(tmp_path
     assert (ended.is_set(), starts.read_text()) == (True, "xx")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by Linux")
+def test_a_child_whose_log_finds_the_disk_full_goes_on_and_it_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "talker.log").symlink_to("/dev/full")
+    lines: list[str] = []
+    talk = "import os\nwhile True: print(os.getpid(), flush=True); __import__('time').sleep(0.05)"
+    child = Child("talker", [sys.executable, "-c", talk], state=tmp_path, env=dict(os.environ), on_line=lines.append)
+    child.start()
+    try:
+        eventually(lambda: len(lines) > 5, what="the child goes on to talk")
+    finally:
+        child.stop()
+        child.join(time.monotonic() + 10)
+    assert len(set(lines)) == 1
+    assert capsys.readouterr().out.count("talker.log can't be written: No space left on device") == 1
+
+
+def test_a_child_that_cant_be_started_for_a_moment_is_started_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = tmp_path / "command"
+    child = Child("late", [str(command)], state=tmp_path, env=dict(os.environ), for_good=3)
+    child.start()
+    eventually(lambda: "late can't be started: " in capsys.readouterr().out, what="it is said")
+    (tmp_path / "fresh").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "fresh").chmod(0o700)
+    (tmp_path / "fresh").rename(command)
+    child.join(time.monotonic() + 20)
+    assert not child._thread.is_alive()
+    assert child._process is not None
+
+
 @pytest.mark.parametrize("text", ["-1", "0", "65536", "http"])
 @pytest.mark.parametrize("option", ["--admin-port", "--extender-port"])
 def test_what_is_no_port_is_refused_before_anything_starts(
