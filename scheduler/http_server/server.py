@@ -65,8 +65,17 @@ _TICK_SECONDS = 1.0
 _LATER_SECONDS = 0.001
 # Connections that are compared to find the one to close.
 _LOOK_AT = 32
-_OF_THE_MOMENT = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENOBUFS}
-_NO_DESCRIPTOR = {errno.EMFILE, errno.ENFILE}
+_OF_THE_MOMENT = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ECONNABORTED, errno.EPERM}
+# A new connection's own faults, which accept(2) says to treat the same.
+_OF_THE_MOMENT |= {
+    errno.EPROTO,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.EOPNOTSUPP,
+}
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 _OK = 400
 _SPENT = operator.attrgetter("spent_seconds")
 
@@ -289,7 +298,7 @@ class Server:
             try:
                 sock, address = listener.socket.accept()
             except OSError as error:
-                if error.errno in _NO_DESCRIPTOR:
+                if error.errno in _NO_ROOM:
                     if not self._make_room():
                         time.sleep(_LATER_SECONDS)
                 elif error.errno not in _OF_THE_MOMENT:

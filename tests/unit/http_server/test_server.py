@@ -1,5 +1,6 @@
 """The server's loop, turn by turn: who is closed for whom, who is answered before it ends, and what a fault costs."""
 
+import errno
 import http.client
 import logging
 import selectors
@@ -291,6 +292,27 @@ class TestWhoIsClosedForWhom:
 
 
 class TestFaults:
+    @pytest.mark.parametrize("number", [errno.ENOMEM, errno.ENETDOWN, errno.EHOSTUNREACH, errno.ENFILE, errno.EPROTO])
+    def test_a_connection_that_the_kernel_cant_hand_over_ends_nobody_elses(
+        self, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        faults = [OSError(number, "once")]
+        accept = socket.socket.accept
+
+        def accept_later(listening: socket.socket) -> Any:
+            if faults:
+                raise faults.pop()
+            return accept(listening)
+
+        with ByHand() as hand:
+            caller = hand.client()
+            assert caller.call() == 200
+            monkeypatch.setattr(socket.socket, "accept", accept_later)
+            new = hand.client()
+            assert new.call() == 200
+            assert not faults
+            assert caller.call() == 200
+
     def test_a_fault_of_the_application_is_answered_in_constant_words_and_ends_that_connection(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
