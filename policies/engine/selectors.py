@@ -18,6 +18,8 @@ _KEY = re.compile(rf"((?P<prefix>{_LABEL}(\.{_LABEL})*)/)?(?P<name>{_NAME})")
 _VALUE = re.compile(rf"({_NAME})?")
 _MAX_PREFIX = 253
 _MAX_NAME = 63
+# The most digits of a whole number of 64 bits.
+_MAX_DIGITS = 19
 
 
 class SelectorError(ValueError):
@@ -234,5 +236,9 @@ def to_integer(text: str) -> int | None:
     # isdigit alone accepts digits of all scripts; ParseInt doesn't.
     if not (digits.isascii() and digits.isdigit()):
         return None
-    number = int(text)
+    # A Pod may write thousands, more than Python's int reads. ParseInt doesn't count zeros in front, either.
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > _MAX_DIGITS:
+        return None
+    number = -int(significant) if text[0] == "-" else int(significant)
     return number if -(2**63) <= number < 2**63 else None

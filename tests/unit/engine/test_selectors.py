@@ -181,7 +181,22 @@ class TestNodeSelector:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("7", 7), ("-7", -7), ("+7", 7), ("", None), ("7.0", None), ("٧", None), (str(2**63), None), ("1_0", None)],
+    [
+        ("7", 7),
+        ("-7", -7),
+        ("+7", 7),
+        ("-0", 0),
+        ("", None),
+        ("7.0", None),
+        ("٧", None),
+        ("1_0", None),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(-(2**63)), -(2**63)),
+        (str(2**63), None),
+        ("9" * 5_000, None),
+        ("-" + "0" * 5_000 + "7", -7),
+    ],
+    ids=lambda value: str(value)[:30],
 )
 def test_whole_numbers_are_read_as_go_reads_them(text: str, number: int | None) -> None:
     assert to_integer(text) == number
