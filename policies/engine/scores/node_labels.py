@@ -97,7 +97,7 @@ def _read_avoided(info: NodeInfo) -> tuple[str, Any]:
         return "", frozenset()
     try:
         annotation = msgspec.json.decode(text, type=_Annotation)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):  # anyone who may annotate a node chooses how deep it is nested
         return "", frozenset()
     controllers = [avoided.pod_signature.pod_controller for avoided in annotation.prefer_avoid_pods or ()]
     return text, frozenset((found.kind, found.uid) for found in controllers if found is not None)

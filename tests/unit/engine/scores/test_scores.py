@@ -525,9 +525,14 @@ class TestLabelsAndAnnotations:
             pod["metadata"]["ownerReferences"] = [{"kind": owner[0], "uid": owner[1], "controller": True}]
         assert points("NodePreferAvoidPods", pod, snapshot_of([node])) == {"n1": expected}
 
-    def test_an_annotation_that_can_not_be_read_asks_for_nothing(self) -> None:
+    @pytest.mark.parametrize(
+        "text",
+        ["{", '{"other": ' + "[" * 5_000 + "]" * 5_000 + "}"],
+        ids=["no JSON", "nested deeper than can be read"],
+    )
+    def test_an_annotation_that_can_not_be_read_asks_for_nothing(self, text: str) -> None:
         node, pod = make_node("n1"), make_pod()
-        node["metadata"]["annotations"] = {"scheduler.alpha.kubernetes.io/preferAvoidPods": "{"}
+        node["metadata"]["annotations"] = {"scheduler.alpha.kubernetes.io/preferAvoidPods": text}
         pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "uid": "u", "controller": True}]
         assert points("NodePreferAvoidPodsPriority", pod, snapshot_of([node])) == {"n1": 100}
 
