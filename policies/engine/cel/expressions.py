@@ -452,8 +452,10 @@ class _NodeColumn:
         """Return the column's values as numbers, booleans or texts; None where it has none of these kinds."""
         values, size, typed = self._typed
         if values is not column.values or size != len(column.values):
-            typed = _typed(column.values)
-            self._typed = (column.values, len(column.values), typed)
+            # Another thread may add a value meanwhile.
+            size = len(column.values)
+            typed = _typed(column.values[:size])
+            self._typed = (column.values, size, typed)
         return typed
 
 
@@ -549,8 +551,9 @@ def _by_domain(cycle: Cycle, key: str, counts: Numbers) -> Numbers:
     """Add up over the nodes with the same value of a label. A node without the label is in no domain and gets 0."""
     column = label(cycle.table, key)
     totals = sums_by(column.codes, counts, len(column.values))
-    totals[[value is None for value in column.values]] = 0
-    return totals[column.codes]
+    found: Numbers = totals[column.codes]
+    found[column.codes == column.code_of.get(None, -1)] = 0
+    return found
 
 
 def _are_labels(value: object) -> bool:

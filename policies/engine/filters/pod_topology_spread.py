@@ -138,7 +138,7 @@ def _uneven_domains(cycle: Cycle, constraint: Constraint, labelled: Mask) -> Mas
     if not counting.all():
         codes, matching = codes[counting], matching[counting]
     counts = sums_by(codes, matching, len(column.values))
-    is_domain = np.zeros(len(column.values), dtype=np.bool_)
+    is_domain = np.zeros(len(counts), dtype=np.bool_)
     is_domain[codes] = True
     fewest = int(counts[is_domain].min()) if len(codes) else _NO_MINIMUM
     # Domains that are still missing count as empty.

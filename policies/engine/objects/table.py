@@ -33,7 +33,7 @@ _MAX_COLUMNS = 1024
 class Coded(NamedTuple):
     """A column of values of any kind: `values` holds each distinct value once, `codes` says which one each row has.
 
-    `code_of` maps a value's token to its code.
+    `code_of` maps a value's token to its code. Both also have the values of other Tables, and may grow at any moment; `codes` doesn't.
     """
 
     codes: Codes
@@ -51,8 +51,10 @@ class _Coding:
     def code(self, token: Hashable, value: object) -> int:
         known = self.by_token.get(token)
         if known is None:
-            known = self.by_token[token] = len(self.values)
+            # The value first: another thread may look the code up at any moment.
+            known = len(self.values)
             self.values.append(value)
+            self.by_token[token] = known
         return known
 
 
