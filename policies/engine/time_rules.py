@@ -6,9 +6,10 @@ later than the true change, except for rules that use `now` elsewhere than in a 
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from math import prod
 
 from policies.engine.cel import LONGEST, SECOND, Crossing, EvaluationFault, Expression, Line, Period, Term
 from policies.engine.decision import CompiledRuleSet
@@ -16,6 +17,9 @@ from policies.engine.filters.expression import ExpressionFilter
 from policies.engine.objects.table import Rows
 from policies.engine.rule import Cycle
 
+# The most combinations of values that are looked at: those of one loop's values grow with the power of the terms, and take time
+# that nothing priced.
+_MOST_COMBINATIONS = 50_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = 1000
 _QUARTER_HOUR = 900 * SECOND
@@ -130,11 +134,17 @@ class _Asked:
                     yield near // _MICROSECOND + 1
 
     def _constants(self, line: Line, zone: Term | None) -> Iterator[tuple[int, str]]:
-        """Iterate over the constant part of a line (without slope x now) and the zone: each distinct pair among the nodes."""
+        """Iterate over the constant part of a line (without slope x now) and the zone: each distinct pair among the nodes.
+
+        Raises:
+            _UnknownError: a loop's values have too many combinations.
+        """
         signs = [sign for sign, _ in line.terms]
         terms = [term for _, term in line.terms] + ([zone] if zone else [])
-        columns = [self._texts(term) for term in terms]
-        for texts in {choice for chosen in _combinations(columns) for choice in product(*chosen)}:
+        combinations = _combinations([self._texts(term) for term in terms])
+        if sum(prod(map(len, chosen)) for chosen in combinations) > _MOST_COMBINATIONS:
+            raise _UnknownError
+        for texts in {choice for chosen in combinations for choice in product(*chosen)}:
             numbers = [_nanoseconds(text) for text in texts[: len(signs)]]
             if None not in numbers:
                 total = sum(sign * number for sign, number in zip(signs, numbers, strict=True) if number is not None)
@@ -148,7 +158,7 @@ class _Asked:
         values, index = self._expression.sub_expression(term.serialized).values(self._cycle, self._rows)
         if term.in_loop and any(isinstance(value, EvaluationFault) for value in values):
             raise _UnknownError  # other iterations of the loop may still have a value
-        return [tuple(_flat(value)) for value in values], index.tolist()
+        return [tuple(dict.fromkeys(_flat(value))) for value in values], index.tolist()
 
 
 def _flat(value: object) -> Iterator[str]:
@@ -159,7 +169,7 @@ def _flat(value: object) -> Iterator[str]:
             yield from _flat(inner)
 
 
-def _combinations(columns: list[tuple[list[Sequence[str]], list[int]]]) -> Iterable[tuple[Sequence[str], ...]]:
+def _combinations(columns: list[tuple[list[Sequence[str]], list[int]]]) -> Sequence[tuple[Sequence[str], ...]]:
     """Return the distinct combinations of values that nodes have."""
     if not columns:
         return [()]

@@ -357,6 +357,15 @@ class TestNextChange:
         ]
         assert change(rule, params={"closed": []}) is None
 
+    def test_values_of_one_loop_that_have_too_many_combinations_are_looked_at_each_second(self) -> None:
+        tolerations = [
+            {"key": f"{i}s", "value": f"{i}m", "effect": f"{i}h", "operator": f"{i + 100}s"} for i in range(30)
+        ]
+        lengths = " - ".join(f"duration(t.{name})" for name in ("key", "value", "effect", "operator"))
+        rule = f"pod.spec.tolerations.all(t, now - {lengths} > timestamp('2020-01-01T00:00:00Z'))"
+        pod = make_pod(tolerations=tolerations)
+        assert change(rule, "2026-05-01T00:00:00.5Z", pod=pod) == "2026-05-01T00:00:01Z"
+
     def test_zones_in_loops_are_each_met(self) -> None:
         params = {"windows": [{"zone": "+00:20", "from": 3}, {"zone": "+00:10", "from": 5}]}
         assert (
