@@ -187,6 +187,15 @@ def test_of_tests_of_one_name_the_one_that_changed_is_named() -> None:
     assert rule_set_changes(before, with_tests("n1")) == ["test t (2) removed: feasible n2"]
 
 
+@pytest.mark.parametrize("number", [True, 1.0])
+def test_a_test_that_differs_in_the_type_of_a_number_says_where(number: float) -> None:
+    def with_priority(value: object) -> engine.RuleSet:
+        tests = [msgspec.structs.replace(TEST, pod={"spec": {"priority": value}})]
+        return msgspec.structs.replace(RULE_SET, spec=msgspec.structs.replace(RULE_SET.spec, tests=tests))
+
+    assert rule_set_changes(with_priority(1), with_priority(number)) == ["test t changed: different pod"]
+
+
 def test_a_large_number_is_written_with_its_thousands_so_that_a_zero_too_much_is_seen() -> None:
     more = msgspec.structs.replace(PRIORITY_CLASS, value=10_000_000)
     (line,) = part_changes(msgspec.structs.replace(PRIORITY_CLASS, value=1_000_000), more)
