@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -28,14 +29,26 @@ def seen_by(expression: Expression, cycle: Cycle, row: int) -> Seen:
     of_node = {"node": info.node.json, "usage": info.usage}
     seen = values_at(expression.reads, of_pod | of_node | {"params": dict(cycle.params)})
     for call in _count_calls(expression.source):
-        try:
-            (value,) = Expression(call, Result.NUMBER).evaluate(cycle, np.array([row], dtype=np.intp)).listed()
-        except ExpressionError:  # it is inside a comment
+        count = _count(call)
+        if count is None:
             continue
+        (value,) = count.evaluate(cycle, np.array([row], dtype=np.intp)).listed()
         seen[call] = value.message if isinstance(value, EvaluationFault) else value
     if expression.reads_now:
         seen["now"] = cycle.now.isoformat()
     return seen
+
+
+@lru_cache(maxsize=64)
+def _count(call: str) -> Expression | None:
+    """Return a call of count as an expression of its own; None where it is inside a comment.
+
+    It is evaluated for each node on which a rule is true, and compiling it takes many times as long.
+    """
+    try:
+        return Expression(call, Result.NUMBER)
+    except ExpressionError:
+        return None
 
 
 def values_at(reads: Mapping[str, Sequence[Path]], objects: Mapping[str, object]) -> Seen:

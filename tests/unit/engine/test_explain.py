@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from policies.engine.cel import Expression, Result, seen
 from policies.engine.decision import EPOCH, CompiledRuleSet, decide
 from policies.engine.errors import DeadlineError, ObjectError
 from policies.engine.explain import Explanation, NodeExplanation, explain_node
@@ -112,6 +113,23 @@ class TestExpressionFilters:
         found = explain_filter(rule, self.POD)
         assert found.code == "Error"
         assert "nope" in found.seen["node.count({'app': pod.metadata.labels.nope})"]
+
+    def test_a_count_is_compiled_once_for_all_nodes_on_which_the_rule_is_true(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiled: list[str] = []
+
+        def compiling(source: str, result: Result) -> Expression:
+            compiled.append(source)
+            return Expression(source, result)
+
+        monkeypatch.setattr(seen, "Expression", compiling)
+        rule = {"name": "few", "expression": "node.count({'once': 'a'}) < 1"}
+        there = make_pod("a", labels={"once": "a"}, nodeName="n1")
+        nodes = [make_node(f"n{number}") for number in range(1, 9)]
+        found = explain_filter(rule, nodes=nodes, pods=[there])
+        assert found.remedy == "it is true on n2, where node.count({'once': 'a'}) = 0"
+        assert compiled == ["node.count({'once': 'a'})"]
 
     def test_a_count_in_a_comment_isnt_seen(self) -> None:
         found = explain_filter({"name": "a", "expression": "false // not node.count(this)"})
