@@ -344,6 +344,8 @@ def _entry(rule: FilterRule | ScoreRule) -> JSONObject | str:
         return "a Policy has no expressions"
     if rule.mode != "enforce":
         return f"a Policy has no rules in mode {rule.mode}"
+    if refused := _refused_here(rule):
+        return refused
     aliases = FILTER_ALIASES if isinstance(rule, FilterRule) else SCORE_ALIASES
     classic = rule.builtin if rule.builtin in _VOLUME_COUNTS else aliases.get(rule.builtin, rule.builtin)
     entry: JSONObject = {"name": _EXPORTED.get(classic, classic)}
@@ -356,6 +358,18 @@ def _entry(rule: FilterRule | ScoreRule) -> JSONObject | str:
     if isinstance(argument, str):
         return argument
     return entry | {"name": rule.name or entry["name"], "argument": {kind: argument}}
+
+
+def _refused_here(rule: FilterRule | ScoreRule) -> str:
+    """Return why this version refuses a rule; empty if it doesn't. What is live was checked by the version that published it."""
+    builtins: Mapping[str, Any] = BUILTIN_FILTERS if isinstance(rule, FilterRule) else BUILTIN_SCORES
+    if rule.builtin not in builtins:
+        return "this version has no such built-in"
+    try:
+        msgspec.convert(rule.arguments, builtins[rule.builtin].Arguments)
+    except msgspec.ValidationError as error:
+        return f"this version refuses its arguments: {error}"
+    return ""
 
 
 def _refused_arguments(rule: FilterRule | ScoreRule, classic: str) -> str:

@@ -17,6 +17,7 @@ from policies.engine.default_set import FILTERS, SCORES
 from policies.engine.documents import document_of
 from policies.engine.errors import RuleSetError
 from policies.engine.filters.registry import BUILTIN_FILTERS, FILTER_ALIASES
+from policies.engine.ruleset import FilterRule, RuleSet, RuleSetSpec, ScoreRule
 from policies.engine.scores.registry import BUILTIN_SCORES
 from policies.engine.validation import read_rule_set
 from tests.builders import TEAM_FILTER, make_rule_set
@@ -258,6 +259,20 @@ class TestExport:
         rule_set = make_rule_set(filters=[{"builtin": "NodeLabel", "arguments": given}])
         (entry,) = export_policy(rule_set)["predicates"]
         assert entry == {"name": "CheckNodeLabelPresence", "argument": {"labelsPresence": said}}
+
+    def test_names_the_rules_of_a_former_version_that_this_one_would_refuse(self) -> None:
+        filters = [FilterRule(builtin="Former"), FilterRule(builtin="ServiceAffinity", arguments={"labels": 5})]
+        weighed = {"resources": [{"name": "cpu", "weight": 1000}]}
+        scores = [ScoreRule(builtin="LeastRequestedPriority", arguments=weighed)]
+        with pytest.raises(RuleSetError) as caught:
+            export_policy(RuleSet(name="old", spec=RuleSetSpec(filters=filters, scores=scores)))
+        assert {fault.path: fault.message for fault in caught.value.faults} == {
+            "spec.filters[0]": "Former: this version has no such built-in",
+            "spec.filters[1]": "ServiceAffinity: this version refuses its arguments: "
+            "Expected `array`, got `int` - at `$.labels`",
+            "spec.scores[0]": "LeastRequestedPriority: this version refuses its arguments: "
+            "the weight of cpu must be 1 to 100, not 1000 - at `$.resources[0]`",
+        }
 
     def test_names_every_rule_that_it_cant_say_and_why(self) -> None:
         label = {"builtin": "CheckNodeLabelPresence", "arguments": {"presentLabels": ["a"], "absentLabels": ["b"]}}
