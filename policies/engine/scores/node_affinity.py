@@ -35,8 +35,16 @@ class NodeAffinityPriority(Score):
         self._added = _counting(self._affinity.preferred or ())
 
     def fault(self) -> str:
-        """Return what kube-scheduler refuses too (apis/config/validation/validation_pluginargs.go)."""
-        return f"addedAffinity: {self._affinity.fault}" if self._affinity.fault else ""
+        """Return what kube-scheduler refuses too (apis/config/validation/validation_pluginargs.go), and a weight below 0.
+
+        It takes such a weight, and then fails each Pod for a score that is out of range (framework/runtime/framework.go,
+        RunScorePlugins).
+        """
+        if self._affinity.fault:
+            return f"addedAffinity: {self._affinity.fault}"
+        lowest = min((term.weight for term in self._affinity.preferred or ()), default=0)
+        said = f"addedAffinity: a preference weighs 0 or more, not {lowest}; use NotIn or DoesNotExist"
+        return said if lowest < 0 else ""
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Add up the weights of the terms that match."""

@@ -328,6 +328,18 @@ class TestRules:
         faults = find(builtin="NodeAffinity", arguments={"addedAffinity": wanted(requirement)})
         assert faults["arguments"].startswith(f"addedAffinity: {requirement['key']!r} {requirement['operator']!r} ")
 
+    def test_an_added_preference_that_would_give_less_than_0_is_refused(self) -> None:
+        preference = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+        added = {
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": weight, "preference": preference} for weight in (5, 0, -5)
+            ]
+        }
+        faults = score_faults(builtin="NodeAffinityPriority", arguments={"addedAffinity": added})
+        assert faults == {
+            "arguments": "addedAffinity: a preference weighs 0 or more, not -5; use NotIn or DoesNotExist"
+        }
+
     def test_an_added_affinity_for_names_takes_one_each(self) -> None:
         names = {"key": "metadata.name", "operator": "In"}
         term = {"matchFields": [names | {"values": ["a"]}, names | {"values": ["a", "b"]}]}
