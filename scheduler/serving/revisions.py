@@ -33,6 +33,8 @@ logger = logging.getLogger("berth.revisions")
 PIN_SECONDS = 60.0
 # A database that gives no answer for this long counts as unreachable: its machine works, so the connection's own limits don't end the wait.
 HANGS_SECONDS = 20.0
+# How long a Revision waits after a fault: preparing a large one again and again would take the CPU from the calls.
+_AGAIN_SECONDS = 10.0
 _MAX_PINS = 20_000
 
 
@@ -65,6 +67,10 @@ class RevisionHolder:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="berth-revisions", daemon=True)
         self._trouble = Trouble()
+        self._broken = Trouble()
+        # The newest Revision's number and digest, if it is being taken up or a fault ended that, and when it is taken up again.
+        self._tried: tuple[int, str] | None = None
+        self._again_at = -math.inf
         # When the query began whose answer isn't all there yet.
         self._asked_at = math.inf
         # Number and digest of the last read Revision: a restored database can have a different one with the same number.
@@ -85,7 +91,7 @@ class RevisionHolder:
 
     def start(self) -> None:
         """Serve the Revision from disk, then follow the database."""
-        self._read_kept()
+        self._guard(self._read_kept)
         self._thread.start()
 
     def stop(self) -> None:
@@ -94,18 +100,19 @@ class RevisionHolder:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        broken = Trouble()
         while not self._stopping.is_set():
-            try:
-                self.poll()
-            except Exception as error:
-                # The last guard of a thread that must not end: a later Revision, such as a Pause, has to take effect.
-                if broken.is_news(repr(error)):
-                    logger.exception("the newest Revision can't be used, %s", self._goes_on())
-            else:
-                broken.end()
+            self._guard(self.poll)
             self._stopping.wait(self._poll_seconds)
         connection.close()
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        """Let no fault end the process, or its thread: a later Revision, such as a Pause, has to take effect."""
+        try:
+            act()
+        except Exception as error:
+            self._again_at = time.monotonic() + _AGAIN_SECONDS
+            if self._broken.is_news(repr(error)):
+                logger.exception("a Revision can't be taken up, %s", self._goes_on())
 
     def poll(self) -> None:
         """Look once for a newer Revision. If the database is unreachable, the current one stays in use."""
@@ -142,9 +149,9 @@ class RevisionHolder:
         with self._waiting():
             row = self._newest()
         newest = row[:2] if row else (0, "")
-        if newest == self._seen:
+        if newest == self._seen or (newest == self._tried and time.monotonic() < self._again_at):
             return
-        former = self._seen
+        former, self._tried = self._seen, newest
         with switching_often():
             try:
                 with self._waiting():
@@ -156,6 +163,7 @@ class RevisionHolder:
                 self._stored = stored
                 self._take_up(revision)
         self._seen = newest
+        self._broken.end()
         # A Revision from before the start of this process says nothing about the delay of a publish.
         if row and former is not None and self._number() == newest[0]:
             PUBLISH_TO_SERVED.observe(max(0.0, (datetime.now(UTC) - row[2]).total_seconds()))

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from policies.engine.objects.node import Node
 from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
-from policies.engine.ruleset import Revision
+from policies.engine.ruleset import Revision, encode
 from scheduler.serving import revisions
 from scheduler.serving.revisions import PIN_SECONDS, Pins, RevisionHolder
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
@@ -56,7 +58,56 @@ def test_a_fault_with_one_revision_does_not_end_the_look_for_the_next_one(
     holder.start()
     assert is_looked_at_again.wait(10)
     holder.stop()
-    assert caplog.messages == ["the newest Revision can't be used, there is no Revision to serve yet"]
+    assert caplog.messages == ["a Revision can't be taken up, there is no Revision to serve yet"]
+
+
+@pytest.mark.parametrize("fails", ["prepare", "on_change"])
+def test_one_whose_taking_up_fails_is_not_taken_up_at_each_look_and_the_next_one_is_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    newest, looks, taken, is_next_taken = [1], count(), [], threading.Event()
+
+    def look(_: RevisionHolder) -> tuple[int, str, datetime]:
+        if next(looks) == 20:
+            newest.append(2)
+        return newest[-1], "", datetime.now(UTC)
+
+    def fail(compiled: CompiledRevision) -> None:
+        taken.append(compiled.number)
+        if compiled.number == 2:
+            is_next_taken.set()
+        message = "a column of this Revision"
+        raise KeyError(message)
+
+    monkeypatch.setattr(RevisionHolder, "_newest", look)
+    monkeypatch.setattr(
+        revisions, "stored_revision", lambda number, _: SimpleNamespace(revision=Revision(number=number))
+    )
+    at: Any = {fails: fail}
+    holder = RevisionHolder(path=tmp_path / "revision.json", poll_seconds=0.01, **at)
+    holder.start()
+    assert is_next_taken.wait(10)
+    assert next(looks) >= 20
+    holder.stop()
+    assert taken == [1, 2]
+    assert holder.reachable
+
+
+def test_a_fault_with_the_revision_on_disk_does_not_end_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_looked_at = threading.Event()
+
+    def fail(_: CompiledRevision) -> None:
+        message = "a column of this Revision"
+        raise KeyError(message)
+
+    (tmp_path / "revision.json").write_bytes(encode(Revision(number=1)))
+    monkeypatch.setattr(RevisionHolder, "poll", lambda _: is_looked_at.set())
+    holder = RevisionHolder(path=tmp_path / "revision.json", poll_seconds=0.01, prepare=fail)
+    holder.start()
+    assert is_looked_at.wait(10)
+    holder.stop()
 
 
 class TestPins:
