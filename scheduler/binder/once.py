@@ -40,6 +40,8 @@ def schedule_once(wait_seconds: float) -> Passed:
     runtime = Runtime(identity=f"berth-schedule@{socket.gethostname()}:{os.getpid()}")
     runtime.start()
     try:
+        _wait_until_ready(runtime, deadline)
+        # Only from now on: a big cluster may take longer to list than any Lease lasts, and the API server may have been away.
         _wait_for_lead(runtime, deadline)
         while runtime.loop.passes < 1 or _is_busy(runtime):
             if time.monotonic() > deadline:
@@ -51,18 +53,22 @@ def schedule_once(wait_seconds: float) -> Passed:
     return Passed(runtime.loop.bound, runtime.waiting())
 
 
+def _wait_until_ready(runtime: Runtime, deadline: float) -> None:
+    while missing := runtime.unready():
+        if time.monotonic() > deadline:
+            message = (
+                f"not ready, without a {' and a '.join(missing)}: manage.py doctor says whether the database answers, whether "
+                "anything is published, and whether the API server can be reached"
+            )
+            raise NotReadyError(message)
+        time.sleep(_LOOK_SECONDS)
+
+
 def _wait_for_lead(runtime: Runtime, deadline: float) -> None:
-    """Wait until everything is ready; for the Lease of another process, until it would have expired if that process were dead."""
-    lease_ends_at = time.monotonic() + DURATION_SECONDS + 5.0
-    while (missing := runtime.unready()) or not runtime.elector.leads():
-        # A big cluster may take longer to list than any Lease lasts.
-        if time.monotonic() > (deadline if missing else min(deadline, lease_ends_at)):
-            if missing:
-                message = (
-                    f"not ready, without a {' and a '.join(missing)}: manage.py doctor says whether the database answers, whether "
-                    "anything is published, and whether the API server can be reached"
-                )
-                raise NotReadyError(message)
+    """Wait for the Lease of another process until it would have expired if that process were dead."""
+    deadline = min(deadline, time.monotonic() + DURATION_SECONDS + 5.0)
+    while not runtime.elector.leads():
+        if time.monotonic() > deadline:
             message = f"another process schedules: {runtime.elector.holder or 'the Lease could not be asked for'}"
             raise LeaseHeldError(message)
         time.sleep(_LOOK_SECONDS)
