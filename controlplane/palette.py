@@ -159,8 +159,9 @@ def _nodes(asked: str) -> Iterator[SearchResult]:
 
 def _people(asked: str) -> Iterator[SearchResult]:
     """Find somebody who did anything, by the whole name: searching parts of names needs the permission to see accounts."""
-    for name in AuditEvent.objects.filter(by=asked).values_list("by", flat=True)[:1]:
-        yield SearchResult(name, "Person", reverse("person", args=[name]), "person")
+    for name in dict.fromkeys([asked, asked.lower()]):  # a phone begins what is typed with a capital
+        if AuditEvent.objects.filter(by=name).exists():
+            yield SearchResult(name, "Person", reverse("person", args=[name]), "person")
 
 
 def _accounts(asked: str) -> Iterator[SearchResult]:

@@ -367,6 +367,11 @@ def test_ctrl_k_finds_a_person_whose_name_has_capitals(auditor: Client) -> None:
     assert "Anna.Smith" in found(auditor, "Anna.Smith")
 
 
+def test_ctrl_k_finds_a_person_whose_name_is_typed_with_a_capital(auditor: Client) -> None:
+    publish(make_rule_set(), by="bert.jones")
+    assert "bert.jones" in found(auditor, "Bert.jones")
+
+
 @pytest.mark.usefixtures("lived")
 def test_ctrl_k_says_of_a_change_whose_approvals_no_longer_count_that_they_dont(auditor: Client) -> None:
     publishing.set_review(approvals=1, by="root")
