@@ -103,6 +103,23 @@ def test_enter_opens_the_first_thing_that_was_found_for_what_is_typed(operator: 
 
 
 @pytest.mark.timeout(600)
+def test_an_answer_about_what_was_typed_before_is_not_waited_for(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    page.route("**/admin/search/?*s=doct", lambda _: None)  # never answered
+    page.keyboard.press("Control+k")
+    expect(page.locator("#search-input-command")).to_be_focused()
+    with page.expect_request("**/admin/search/?*s=doct"):
+        page.keyboard.type("doct")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("web-1")
+    expect(page.locator("#command-results a", has_text="shop/web-1")).to_be_visible()
+    with page.context.expect_page() as opened:
+        page.keyboard.press("Control+Enter")
+    opened.value.wait_for_url("**/scheduler/pods/shop/web-1/")
+
+
+@pytest.mark.timeout(600)
 def test_what_finds_keeps_the_keyboard_and_gives_it_back_when_it_closes(operator: Page) -> None:
     page = operator
     page.goto("/admin/")
