@@ -29,10 +29,11 @@ logger = logging.getLogger("berth.pending")
 REST_FACTOR = 4.0
 # The pause after a fault of the API server.
 AWAY_SECONDS = 10.0
-# The most Decisions that are read in a look: the next look reads the rest.
+# The most Decisions that are read in a look: the next looks read the rest, the Pods that were read longest ago first.
 MOST_READ = 500
 _CHUNK = 500
 _CLOCKS_APART = timedelta(hours=1)
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _SAID = tuple(name for name in Unbound.__struct_fields__ if name != "uid")
 _TRIED = ("decision", "tried_at", "nodes", "feasible", "rule_set", "assignment", "rule", "reason")
 
@@ -97,18 +98,19 @@ def _note(**fields: Any) -> None:
 
 
 def _follow(unbound: Mapping[str, Unbound]) -> tuple[dict[str, PendingPod], set[str]]:
-    """Keep a row for each of these Pods, and none for others; return the rows, and which of them are new or changed."""
+    """Keep a row for each of these Pods, and none for others; return the rows, and which of those that were known have changed.
+
+    What a Pod says is written with what that means (`_judge`), so that a look that ends before it leaves it for the next one.
+    """
     known = PendingPod.objects.in_bulk()
     rows = {uid: known.get(uid) or PendingPod(uid=uid, reason=_alone(pod)) for uid, pod in unbound.items()}
-    changed = {uid for uid, row in rows.items() if _take_over(row, unbound[uid])}
+    changed = {uid for uid, row in rows.items() if _take_over(row, unbound[uid])} & known.keys()
     with transaction.atomic():
         for uids in _chunks(sorted(known.keys() - unbound.keys())):
             PendingPod.objects.filter(uid__in=uids).delete()
         new = [row for uid, row in rows.items() if uid not in known]
         # Another worker may have inserted them already.
         PendingPod.objects.bulk_create(new, batch_size=_CHUNK // 5, ignore_conflicts=True)
-        moved = [rows[uid] for uid in sorted(changed & known.keys())]
-        PendingPod.objects.bulk_update(moved, _SAID, batch_size=_CHUNK // 5)
     return rows, changed
 
 
@@ -128,7 +130,7 @@ def _take_over(row: PendingPod, pod: Unbound) -> bool:
 def _judge(rows: Mapping[str, PendingPod], changed: set[str]) -> None:
     """Write the newest Decisions into the rows of Pods where the Decision or the Pod has changed."""
     newest = _newest(min((row.created_at for row in rows.values()), default=None))
-    due = [row for uid, row in rows.items() if uid in changed or newest.get(uid) != row.decision][:MOST_READ]
+    due = _due([row for uid, row in rows.items() if uid in changed or newest.get(uid) != row.decision], newest)
     names = Names()
     wanted = [newest[row.uid] for row in due if newest.get(row.uid) is not None]
     found: dict[UUID | None, tuple[Decision, Sequence[Refusal]]] = {
@@ -143,7 +145,15 @@ def _judge(rows: Mapping[str, PendingPod], changed: set[str]) -> None:
         row.decision, row.tried_at = (decision.pk, decision.at) if key in found else (None, None)
         row.nodes, row.feasible = decision.nodes, decision.feasible
         row.rule_set, row.assignment = decision.rule_set, decision.assignment
-    PendingPod.objects.bulk_update(due, _TRIED, batch_size=_CHUNK // 5)
+    PendingPod.objects.bulk_update(due, (*_SAID, *_TRIED), batch_size=_CHUNK // 5)
+
+
+def _due(rows: Sequence[PendingPod], newest: Mapping[str, UUID | None]) -> list[PendingPod]:
+    """Return the rows without a Decision, which are judged at once, and of the others as many as are read in a look."""
+    unread = [row for row in rows if newest.get(row.uid) is None]
+    # Pods that are tried between any two looks must not keep the others from being read.
+    read = sorted((row for row in rows if newest.get(row.uid) is not None), key=lambda row: row.tried_at or _NEVER)
+    return [*unread, *read[:MOST_READ]]
 
 
 def _newest(since: datetime | None) -> dict[str, UUID | None]:

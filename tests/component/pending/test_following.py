@@ -1,10 +1,13 @@
 """Which Pods have no node, and what holds each, as a worker keeps it."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from scheduler.models import PendingLook, PendingPod
+from scheduler.pending import following
 from scheduler.pending.following import Follower
 from scheduler.pending.listing import pending, summary_of_pending
 from tests.builders import make_assignment
@@ -106,3 +109,66 @@ def test_what_waits_unchanged_costs_the_same_however_much_it_is(django_assert_ma
     cluster.follow()
     with django_assert_max_num_queries(10):
         cluster.follow()
+
+
+def test_of_very_many_changes_in_one_look_none_is_forgotten(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "MOST_READ", 1)
+    publish_all(rules("data"), make_assignment("all", "team", match={}))
+    asking, cluster = Asking(history), Cluster()
+    for name in ("a", "b", "c"):
+        asking.filter(pod(uid=name), snapshot(n1="web", n2="ops"))
+        cluster.add(name, "0/2 nodes are available: 2 another team.", uid=name, at=AT)
+    history.settle()
+    for _ in range(3):
+        cluster.follow()
+    assert {row.rule for row in cluster.follow().values()} == {"team"}
+    for name in ("a", "b", "c"):
+        cluster.add(name, "0/2 nodes are available: 2 Insufficient cpu.", uid=name, at=AT)
+    for _ in range(3):
+        rows = cluster.follow()
+    assert {name: row.reason for name, row in rows.items()} == dict.fromkeys("abc", "Insufficient cpu")
+
+
+def test_pods_without_decisions_are_up_to_date_after_one_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "MOST_READ", 1)
+    cluster = Cluster()
+    for name in ("a", "b", "c"):
+        cluster.add(name)
+    cluster.follow()
+    for name in ("a", "b", "c"):
+        cluster.add(name, "0/2 nodes are available: 2 Insufficient cpu.")
+    rows = cluster.follow()
+    assert {name: row.reason for name, row in rows.items()} == dict.fromkeys("abc", "Insufficient cpu")
+
+
+def test_pods_that_are_tried_all_the_time_do_not_keep_others_from_being_read(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "MOST_READ", 1)
+    publish_all(rules("data"), make_assignment("all", "team", match={}))
+    asking, cluster = Asking(history), Cluster()
+    for name in ("a", "b"):
+        cluster.add(name, uid=name, at=AT)
+    for _ in range(3):
+        for name in ("a", "b"):
+            asking.filter(pod(uid=name), snapshot(n1="web", n2="ops"))
+        history.settle()
+        rows = cluster.follow()
+    assert all(row.rule == "team" for row in rows.values())
+
+
+def test_a_look_that_ends_before_its_decisions_are_read_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    cluster.add("a")
+    cluster.follow()
+    cluster.add("a", "0/2 nodes are available: 2 Insufficient cpu.")
+    with monkeypatch.context() as patched:
+        patched.setattr(following, "_newest", _ends)
+        with pytest.raises(OperationalError):
+            cluster.follow()
+    assert cluster.follow()["a"].reason == "Insufficient cpu"
+
+
+def _ends(_since: datetime | None) -> dict[str, None]:
+    message = "terminating connection"
+    raise OperationalError(message)
