@@ -483,14 +483,18 @@ def _slim_pod(json: Mapping[str, Any]) -> dict[str, Any]:
     spec = {key: value for key, value in (json.get("spec") or {}).items() if key != "nodeName"}
     for kind in ("containers", "initContainers", "ephemeralContainers"):
         if isinstance(spec.get(kind), list):
-            spec[kind] = [
-                {key: value for key, value in each.items() if key not in _OF_CONTAINERS} for each in spec[kind]
-            ]
+            spec[kind] = [_slim_container(each) for each in spec[kind]]
     if isinstance(spec.get("volumes"), list):
         spec["volumes"] = [each for each in spec["volumes"] if not str(each.get("name", "")).startswith(_TOKENS)]
         if not spec["volumes"]:
             del spec["volumes"]
     return {"metadata": _metadata(json), "spec": spec}
+
+
+def _slim_container(json: Any) -> Any:
+    if not isinstance(json, dict):
+        return json  # rules don't read ephemeral containers, so nobody has checked them
+    return {key: value for key, value in json.items() if key not in _OF_CONTAINERS}
 
 
 def _slim_node(json: Mapping[str, Any]) -> dict[str, Any]:

@@ -259,6 +259,12 @@ def test_a_test_is_bounded_and_holds_no_secrets() -> None:
     assert found.notes[0] == "The test holds 50 of 60 Pods on these nodes"
 
 
+def test_a_pod_whose_ephemeral_containers_are_no_objects_is_previewed_all_the_same(change: Change) -> None:
+    asked = {**POD, "spec": {**POD["spec"], "ephemeralContainers": ["debug", None]}}
+    found = preview(asked, "web", rules_of(change.pk), cluster())
+    assert found.test["pod"]["spec"]["ephemeralContainers"] == ["debug", None]
+
+
 def test_a_test_holds_no_value_that_is_masked_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"mask_annotations": ("vault/*",), "mask_labels": ("customer",)}
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **names))
