@@ -17,6 +17,7 @@ from django.conf import settings
 
 from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.wording import ago
+from scheduler.cluster.client import decoded
 from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
 from scheduler.doctor.addresses import without_secrets
 from scheduler.doctor.configuration import VERBS
@@ -25,6 +26,7 @@ from scheduler.models import Caller, Decision
 # The label of every canary Pod. Its value is the run's number.
 LABEL = "berth/canary"
 
+_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _IMAGE = "registry.k8s.io/pause:3.10"
 POLL_SECONDS = 0.25
 # How long Decisions may take to reach the database once the Pod has a node: they are ingested once a second.
@@ -356,7 +358,7 @@ def _watched(
 ) -> Report:
     began, started_at = time.monotonic(), datetime.now(UTC)
     try:
-        made = msgspec.json.decode(client.post(path=collection, body=msgspec.json.encode(document)))
+        made = _read(client.post(path=collection, body=msgspec.json.encode(document)), f"POST {collection}")
     except APIError as error:
         return _refused(wish, error)
     uid, name = str(made["metadata"]["uid"]), str(made["metadata"]["name"])
@@ -364,7 +366,10 @@ def _watched(
     outcome, bound_at, seen_at = Outcome(), 0.0, 0.0
     while True:
         sightings, calls = _sightings_of(uid), last_calls(started_at)
-        outcome = _look(client, f"{collection}/{name}", outcome)
+        try:
+            outcome = _look(client, f"{collection}/{name}", outcome)
+        except APIError as error:
+            return _refused(wish, error, pod=name, summary="The canary was made, and couldn't be watched.")
         now = time.monotonic()
         bound_at = bound_at or (now if outcome.node else 0.0)
         seen_at = seen_at or (now if outcome.node and _all_seen(wish, sightings) else 0.0)
@@ -407,9 +412,23 @@ def last_calls(since: datetime | None = None) -> dict[str, list[LastCall]]:
     return calls
 
 
+def _read(answer: bytes, context: str) -> dict[str, Any]:
+    """Return an object of the API server.
+
+    Raises:
+        APIUnavailableError: it isn't one, such as a page of a proxy.
+    """
+    return decoded(answer, type_=dict[str, Any], context=context)
+
+
 def _look(client: API, path: str, before: Outcome) -> Outcome:
+    """Return the Pod's present state.
+
+    Raises:
+        APIError: the API server refuses.
+    """
     try:
-        pod = msgspec.json.decode(client.get(path=path))
+        pod = _read(client.get(path=path), f"GET {path}")
     except APINotFoundError:
         return Outcome(is_gone=True)
     except APIUnavailableError:
@@ -436,9 +455,9 @@ def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str
         if "dry run" not in str(error):  # an admission webhook that doesn't support dry runs
             raise
         return document
-    if not may_preempt(msgspec.json.decode(asked)["spec"]):
+    if not may_preempt(_read(asked, f"POST {collection}?dryRun=All")["spec"]):
         return document
-    listed = msgspec.json.decode(client.get(path="/apis/scheduling.k8s.io/v1/priorityclasses"))
+    listed = _read(client.get(path=_CLASSES), f"GET {_CLASSES}")
     chosen = harmless_class(listed.get("items") or [])
     if not chosen:
         message = (
@@ -451,7 +470,7 @@ def _harmless(client: API, wish: Wish, collection: str, number: str) -> dict[str
 
 def _sweep(client: API, collection: str) -> None:
     """Delete canaries that outlived their process."""
-    listed = msgspec.json.decode(client.get(path=collection, query={"labelSelector": LABEL}))
+    listed = _read(client.get(path=collection, query={"labelSelector": LABEL}), f"GET {collection}")
     for pod in listed.get("items") or []:
         created = datetime.fromisoformat(str(pod["metadata"]["creationTimestamp"]))
         if (datetime.now(UTC) - created).total_seconds() > _LEFTOVER_SECONDS:
@@ -475,8 +494,11 @@ def _delete(client: API, path: str) -> Advice | None:
     return Advice(f"The canary couldn't be deleted: {said}", f"kubectl delete pod -n {namespace} {name}")
 
 
-def _refused(wish: Wish, error: APIError) -> Report:
-    """Return the report that no canary was created."""
+_NONE_MADE = "There was no canary: the API server didn't take it, or couldn't be asked."
+
+
+def _refused(wish: Wish, error: APIError, *, pod: str = "", summary: str = _NONE_MADE) -> Report:
+    """Return the report that the API server refused a canary, or a look at it."""
     remedy = {
         401: "Give Berth's account rights: create, get, list and delete Pods in the namespace.",
         403: "Give Berth's account the right to create, get, list and delete Pods in the namespace, or name another "
@@ -486,9 +508,9 @@ def _refused(wish: Wish, error: APIError) -> Report:
     }.get(error.status, "Name another namespace: an admission policy of this one refuses the canary.")
     return Report(
         ok=False,
-        summary="There was no canary: the API server didn't take it, or couldn't be asked.",
+        summary=summary,
         namespace=wish.namespace,
-        pod="",
+        pod=pod,
         scheduler_name=wish.scheduler_name,
         advice=[Advice(str(error), remedy)],
     )

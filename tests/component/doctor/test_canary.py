@@ -314,3 +314,62 @@ def test_the_api_server_may_be_away_while_the_pod_is_watched() -> None:
         raise APIUnavailableError(message)
 
     assert canary_of(OnePodCluster(once(away, seen("filter"), away, seen("prioritize"), bind))).ok
+
+
+def test_an_account_that_may_not_look_at_the_pod_is_told_so() -> None:
+    def forbid(_pod: dict[str, Any]) -> None:
+        message = "GET pods: 403 Forbidden: cannot get resource"
+        raise APIForbiddenError(message, status=403)
+
+    cluster = OnePodCluster(forbid)
+    report = canary_of(cluster)
+    assert not report.ok
+    assert report.summary == "The canary was made, and couldn't be watched."
+    assert "cannot get resource" in advice(report)
+    assert "create, get, list and delete Pods" in advice(report)
+    assert cluster.deleted == [report.pod]
+
+
+class TestAnAnswerThatIsNotOfKubernetes:
+    """As from a proxy that answers with a page of its own."""
+
+    @pytest.mark.parametrize("asked", ["/pods", "?dryRun=All", "/priorityclasses"])
+    def test_before_there_is_a_canary(self, asked: str) -> None:
+        cluster = proxied(asked, priority=1000)
+        report = canary_of(cluster)
+        assert not report.ok
+        assert "the answer isn't what Kubernetes gives" in advice(report)
+        assert cluster.created == []
+
+    def test_of_its_creation(self) -> None:
+        cluster = proxied("/pods", only="post")
+        report = canary_of(cluster)
+        assert not report.ok
+        assert "the answer isn't what Kubernetes gives" in advice(report)
+        assert cluster.deleted == [cluster.created[0]["metadata"]["name"]]
+
+    def test_while_the_pod_is_watched(self) -> None:
+        cluster = proxied("/berth-canary-", times=1)
+        cluster.on_look = once(seen("filter"), seen("prioritize"), bind)
+        assert canary_of(cluster).ok
+
+
+def proxied(asked: str, *, only: str = "", times: int = 99, **more: Any) -> OnePodCluster:
+    """A cluster behind a proxy that answers some requests with a page."""
+    left = [times]
+
+    class Proxied(OnePodCluster):
+        def get(self, *, path: str, query: dict[str, str] | None = None) -> bytes:
+            return self._answer("get", path, super().get(path=path, query=query))
+
+        def post(self, *, path: str, body: bytes) -> bytes:
+            return self._answer("post", path, super().post(path=path, body=body))
+
+        def _answer(self, method: str, path: str, answer: bytes) -> bytes:
+            is_meant = (path.endswith(asked) or (asked.endswith("-") and asked in path)) and method in (only or method)
+            if not is_meant or not left[0]:
+                return answer
+            left[0] -= 1
+            return b"<html>Sign in</html>"
+
+    return Proxied(**more)
