@@ -42,7 +42,8 @@ class APIError(Exception):
         fields: tuple[str, ...] = (),
         retry_after_seconds: float | None = None,
     ) -> None:
-        super().__init__(message)
+        # It may quote anything that answered, such as a compressed page; it is stored, and PostgreSQL rejects a NUL.
+        super().__init__(message.replace("\0", ""))
         self.status = status
         self.reason = reason
         self.causes = causes

@@ -19,6 +19,7 @@ from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.wording import ago
 from scheduler.cluster.client import decoded
 from scheduler.cluster.errors import APIError, APIInvalidError, APINotFoundError, APIUnavailableError
+from scheduler.cluster.texts import stored
 from scheduler.doctor.addresses import without_secrets
 from scheduler.doctor.configuration import VERBS
 from scheduler.models import Caller, Decision
@@ -421,6 +422,12 @@ def _read(answer: bytes, context: str) -> dict[str, Any]:
     return decoded(answer, type_=dict[str, Any], context=context)
 
 
+def _stored(text: object) -> str:
+    """Return a text of the Pod's status as the report is stored; "" for none."""
+    said = str(text or "")
+    return stored(said, longest=len(said))
+
+
 def _look(client: API, path: str, before: Outcome) -> Outcome:
     """Return the Pod's present state.
 
@@ -437,8 +444,8 @@ def _look(client: API, path: str, before: Outcome) -> Outcome:
     scheduled: dict[str, Any] = next((each for each in conditions if each.get("type") == "PodScheduled"), {})
     return Outcome(
         node=str(pod["spec"].get("nodeName") or ""),
-        reason=str(scheduled.get("reason") or ""),
-        message=str(scheduled.get("message") or ""),
+        reason=_stored(scheduled.get("reason")),
+        message=_stored(scheduled.get("message")),
     )
 
 

@@ -19,7 +19,7 @@ from scheduler.doctor.runs import KEPT, LONGEST, CanaryBusyError, ask, carry_out
 from scheduler.models import Caller, CanaryRun, Process
 from scheduler.tasks import run_canary
 from tests.component.doctor.doctor_cluster import OnePodCluster
-from tests.component.doctor.test_canary import bind, once, seen
+from tests.component.doctor.test_canary import bind, failing, once, seen
 from tests.component.pages import get, text_of
 from tests.unit.doctor.cases import berth
 
@@ -217,6 +217,14 @@ class TestCarryingOut:
         for _ in range(2):
             carry_out(row.pk, client=cluster)
         assert len(cluster.created) == 1
+
+    def test_words_that_no_database_stores_are_kept_without_what_it_refuses(self) -> None:
+        row = make_run()
+        failed = failing("SchedulerError", "code 500: \0\1binary")
+        carry_out(row.pk, client=OnePodCluster(once(failed, bind)))
+        row.refresh_from_db()
+        assert row.state == "done"
+        assert "code 500: \x01binary" in row.report["advice"][0]["happens"]
 
     def test_a_run_that_is_gone_is_nobodys(self) -> None:
         cluster = OnePodCluster(bind)

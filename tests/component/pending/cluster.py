@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.cluster.errors import APIUnavailableError
+from scheduler.cluster.errors import APIError, APIUnavailableError
 from scheduler.models import PendingPod
 from scheduler.pending.following import Follower
 from tests.builders import make_pod
@@ -20,12 +20,12 @@ class Cluster:
     def __init__(self) -> None:
         self.pods: dict[str, dict[str, Any]] = {}
         self.away = False
+        self.fault: APIError = APIUnavailableError("connection refused")
 
     def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
         assert (path, query) == ("/api/v1/pods", {"fieldSelector": "spec.nodeName=,status.phase=Pending"})
         if self.away:
-            message = "connection refused"
-            raise APIUnavailableError(message)
+            raise self.fault
         yield msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": list(self.pods.values())})
 
     def add(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from scheduler.cluster.errors import error_of_answer
 from scheduler.models import PendingLook, PendingPod
 from scheduler.pending import following
 from scheduler.pending.following import Follower
@@ -172,3 +173,11 @@ def test_a_look_that_ends_before_its_decisions_are_read_is_made_up_for(monkeypat
 def _ends(_since: datetime | None) -> dict[str, None]:
     message = "terminating connection"
     raise OperationalError(message)
+
+
+def test_a_fault_with_bytes_that_no_database_stores_is_kept_without_them() -> None:
+    cluster = Cluster()
+    cluster.fault = error_of_answer(status=502, body=b"\x1f\x8b\x08\0\0\0", retry_after=None, context="GET /x")
+    cluster.away = True
+    cluster.follow()
+    assert PendingLook.objects.get().fault.startswith("GET /x: 502 :")

@@ -50,6 +50,12 @@ def test_answer_of_something_that_is_not_kubernetes_keeps_a_short_text() -> None
     assert len(str(error)) < 300
 
 
+def test_answer_in_bytes_is_without_what_no_database_stores() -> None:
+    """Errors are stored, and PostgreSQL refuses a NUL in a text."""
+    error = errors.error_of_answer(status=502, body=b"<\x8b\0\0page", retry_after=None, context="GET /x")
+    assert str(error) == "GET /x: 502 : <\ufffdpage"
+
+
 def test_answer_tells_the_causes() -> None:
     """A 504 for a version in the future is told from one for an overloaded server."""
     body = msgspec.json.encode(
