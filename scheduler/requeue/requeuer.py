@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from http import HTTPStatus
 from itertools import islice
+from threading import Lock
 from typing import Any
 from uuid import UUID
 
@@ -138,12 +139,22 @@ class Requeuer:
         self._resting_until = float("-inf")
         # The postponed Pods, by UID, each with the time until which; in the order in which they are retried.
         self._put_off: dict[str, datetime] = {}
+        self._working = Lock()
 
     def tick(self) -> int:
         """Check for work, do it, and return the number of Pods requeued.
 
-        If the API server is unavailable, or another process holds the lease, the work is left to the next tick.
+        If the API server is unavailable, or another process holds the lease, the work is left to the next tick. A tick that comes while
+        one is at work in this process does nothing.
         """
+        if not self._working.acquire(blocking=False):
+            return 0
+        try:
+            return self._tick()
+        finally:
+            self._working.release()
+
+    def _tick(self) -> int:
         revision = self._served()
         if revision is None or time.monotonic() < self._resting_until:
             return 0
@@ -191,7 +202,9 @@ class Requeuer:
         if not relabelled and not _is_called_for(state, revision.number, newest, now):
             return 0
         started = time.monotonic()
-        waiting = {pod.uid: pod for pod in waiting_pods(_of_kube_scheduler(pending_pods(self._client)))}
+        listed = pending_pods(self._client, lease.keep)
+        waiting = {pod.uid: pod for pod in waiting_pods(_of_kube_scheduler(listed))}
+        lease.keep()
         follow(waiting)
         judged = self._look(lease, revision, timed, waiting, relabelled, now)
         forget(relabelled, now - _SETTLED)
@@ -227,22 +240,29 @@ class Requeuer:
         if concerned:
             pods = reads_pods(revision) or any(found.newest is None for found in concerned)
             until = {name: at + _SETTLED for name, at in relabelled.items()}
-            judge = Judge(revision, list_snapshot(self._client, pods=pods), self._clock(), _begin, until)
+            snapshot = list_snapshot(self._client, pods=pods, on_page=lease.keep)
+            judge = Judge(revision, snapshot, self._clock(), _begin, until)
             for start in range(0, len(concerned), _CHUNK):
-                lease.keep()
-                self._judge(judge, concerned[start : start + _CHUNK], waiting, relabelled)
+                self._judge(lease, judge, concerned[start : start + _CHUNK], waiting, relabelled)
         return len(concerned)
 
     def _judge(
-        self, judge: Judge, chunk: list[Changed], waiting: Mapping[str, ListedPod], relabelled: Collection[str]
+        self,
+        lease: Lease,
+        judge: Judge,
+        chunk: list[Changed],
+        waiting: Mapping[str, ListedPod],
+        relabelled: Collection[str],
     ) -> None:
         decisions = Decision.objects.in_bulk([found.newest.id for found in chunk if found.newest])
         # For this chunk alone: each Decision has its own order of all nodes.
         names = Names()
         judged = []
         for found in chunk:
+            lease.keep()  # each may take `MOST_SECONDS`
             decision = decisions.get(found.newest.id) if found.newest else None
             judged.append((found, self._outcome(judge, waiting[found.row.uid], decision, names)))
+        lease.keep()
         note(judged, judge.revision.number, relabelled)
 
     def _outcome(self, judge: Judge, waiting: ListedPod, decision: Decision | None, names: Names) -> Judgement:

@@ -28,9 +28,10 @@ from scheduler.cluster.errors import (
 from scheduler.decisions.reading import Names
 from scheduler.decisions.record import NodesEntry
 from scheduler.models import Decision, Requeue, RequeueState, WaitingPod
-from scheduler.requeue import requeuer
+from scheduler.requeue import lease, requeuer
 from scheduler.requeue.lease import LEASE_SECONDS, RENEW_SECONDS, Lease, LeaseLostError, leased
 from scheduler.requeue.metrics import REQUEUES
+from scheduler.requeue.refusals import Judgement
 from scheduler.requeue.requeuer import ANNOTATION, Requeuer, _recorded
 from tests.builders import make_assignment, make_node, make_pause, make_rule_set
 from tests.component.requeue.world import ALWAYS, HALF_PAST, NEVER, NOON, World, make_pod, rules
@@ -550,6 +551,51 @@ class TestLease:
         world.cluster.list_pages = taken  # type: ignore[method-assign]
         assert world.tick() == []
         assert "another process requeues Pods now" in caplog.text
+
+    def test_a_large_cluster_is_listed_and_judged_without_losing_it(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)
+        first = world.publish(rules("web", 1, NEVER))
+        for name in ("a", "b", "c"):
+            world.refuse(first, name, "web")
+        world.publish(rules("web", 2, ALWAYS))
+
+        def pass_six_seconds() -> None:
+            state = RequeueState.objects.get()
+            RequeueState.objects.update(held_until=state.held_until - timedelta(seconds=6))
+            RequeueState.objects.filter(held_until__lt=Now()).update(holder="somebody")
+
+        def judge(*arguments: Any) -> Judgement:
+            pass_six_seconds()
+            return judged(*arguments)
+
+        judged = world.requeuer._outcome
+        monkeypatch.setattr(world.requeuer, "_outcome", judge)
+        world.cluster.on_page = pass_six_seconds
+        assert world.tick() == ["a", "b", "c"]
+
+    def test_a_tick_that_lost_it_while_it_listed_leaves_the_rows_alone(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(lease, "RENEW_SECONDS", 0.0)
+        world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
+        world.cluster.on_page = lambda: RequeueState.objects.update(holder="somebody")
+        assert world.tick() == []
+        assert not WaitingPod.objects.exists()
+
+    def test_of_one_process_only_one_tick_works_at_a_time(self, world: World) -> None:
+        world.refuse(world.publish(rules("web", 1, NEVER)), "a", "web")
+        world.publish(rules("web", 2, ALWAYS))
+        beside: list[int] = []
+
+        def tick_too() -> None:
+            RequeueState.objects.update(held_until=Now() - timedelta(seconds=1))
+            beside.append(world.requeuer.tick())
+
+        world.cluster.on_page = tick_too
+        assert world.tick() == ["a"]
+        assert set(beside) == {0}
 
     def test_a_row_of_another_process_is_left_to_it(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         world.publish(rules("web", 1, NEVER))

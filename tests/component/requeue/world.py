@@ -1,6 +1,6 @@
 """A cluster, what is published in it, and a Requeuer whose clock stands still."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -51,14 +51,21 @@ class Cluster:
         # The Pods for which an admission webhook doesn't answer, and how long the Requeuer waited for it.
         self.hanging: set[str] = set()
         self.waited_seconds = 0.0
+        # Called before a page arrives.
+        self.on_page: Callable[[], None] = lambda: None
 
-    def list_pods(self, *, field_selector: str) -> list[dict[str, Any]]:
+    def list_pods(self, *, field_selector: str, on_page: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
         assert field_selector == "spec.nodeName=,status.phase=Pending"
         self.listed.append("waiting")
+        # Two pages.
+        for _ in range(2):
+            self.on_page()
+            on_page()
         return list(self.pods.values())
 
     def list_pages(self, *, path: str, query: Mapping[str, str]) -> Iterator[bytes]:
         self.listed.append(path.rpartition("/")[2])
+        self.on_page()
         spaces = [{"metadata": {"name": name, "labels": labels}} for name, labels in self.namespaces.items()]
         items = {"/api/v1/nodes": self.nodes, "/api/v1/pods": [], "/api/v1/namespaces": spaces}[path]
         yield msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": items})
