@@ -1,5 +1,6 @@
 """Checks kube-scheduler's file, the certificates that it and Berth name, and the address of Berth in it."""
 
+import http.client
 import ssl
 import urllib.error
 import urllib.request
@@ -102,10 +103,17 @@ def _called(url: str, tls: TLSConfig) -> Part:
                 remedy = "Use the URL that it redirects to: kube-scheduler's call fails after a redirect."
                 return Part("address", "error", f"{shown} answers with a redirect, {error.code}", remedy)
         return Part("address", "ok", f"{shown} answers this machine, with {error.code}")
-    except (urllib.error.URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        remedy = "Is the extender up there? Other machines may still reach it."
-        return Part("address", "warning", f"{shown} can't be reached from this machine: {reason}", remedy)
+    except (http.client.InvalidURL, UnicodeError):  # without the error's text, which quotes the path
+        return _not_called(shown, "nobody can call a URL that is written like this")
+    except http.client.HTTPException:
+        return _not_called(shown, "what answers there speaks no HTTP; does it serve TLS?")
+    except OSError as error:
+        return _not_called(shown, getattr(error, "reason", error))
+
+
+def _not_called(shown: str, reason: object) -> Part:
+    remedy = "Is the extender up there? Other machines may still reach it."
+    return Part("address", "warning", f"{shown} can't be reached from this machine: {reason}", remedy)
 
 
 def _context(tls: TLSConfig) -> ssl.SSLContext:

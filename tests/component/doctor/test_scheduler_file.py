@@ -1,7 +1,9 @@
 """What doctor says of kube-scheduler's configuration: its findings, the address, the certificates."""
 
+import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -56,6 +58,14 @@ class _Answers(BaseHTTPRequestHandler):
         """Stay silent."""
 
 
+def _alert(listening: socket.socket) -> None:
+    """Answer a request as a server of TLS does: with an alert."""
+    caller, _ = listening.accept()
+    with caller:
+        caller.recv(4096)
+        caller.sendall(b"\x15\x03\x03\x00\x02\x02\x46\r\n")
+
+
 @pytest.fixture(params=[200])
 def server(request: pytest.FixtureRequest) -> Iterator[HTTPServer]:
     handler = type("Answers", (_Answers,), {"code": request.param})
@@ -84,6 +94,20 @@ class TestAddress:
 
     def test_nothing_there_is_a_warning(self, tmp_path: Path, server: HTTPServer) -> None:
         assert self.look(tmp_path, "http://127.0.0.1:1").state == "warning"
+
+    def test_what_speaks_no_http_is_a_warning(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            answers = threading.Thread(target=_alert, args=[listening])
+            answers.start()
+            found = self.look(tmp_path, f"http://127.0.0.1:{listening.getsockname()[1]}")
+            answers.join()
+        assert found.state == "warning"
+        assert "speaks no HTTP" in found.says
+
+    @pytest.mark.parametrize("url", ["http://127.0.0.1:1/a b", "http://127.0.0.1:1/\u00e4", "http://a..b:1"])
+    def test_a_url_that_nobody_can_call_is_a_warning(self, tmp_path: Path, url: str) -> None:
+        found = self.look(tmp_path, url)
+        assert (found.state, "nobody can call" in found.says) == ("warning", True)
 
     def test_a_ca_that_is_elsewhere_is_a_warning(self, tmp_path: Path) -> None:
         assert self.look(tmp_path, "https://127.0.0.1:1", "tlsConfig: {caFile: /nowhere}").state == "warning"
