@@ -5,7 +5,6 @@ config/v1alpha1/types.go. kube-scheduler decodes strictly: a member that it does
 """
 
 import base64
-import binascii
 import difflib
 import re
 from collections.abc import Iterator
@@ -315,7 +314,7 @@ def _formed(value: Any, kind: inspect.Type, form: str, path: str, misfits: list[
         return text if right else _wrong(path, "a duration with its unit, such as 3s or 500ms", misfits)
     try:
         base64.b64decode(text if isinstance(text, str) else "!", validate=True)
-    except binascii.Error:
+    except ValueError:  # also for letters beyond ASCII
         return _wrong(path, "PEM, encoded as base64", misfits)
     return text
 

@@ -46,3 +46,8 @@ def test_an_extenders_weight_has_64_bits() -> None:
     (misfit,) = read({"apiVersion": API_VERSION, "kind": KIND, "extenders": [{"weight": each} for each in weights]})[1]
     assert misfit.path == "extenders[2].weight"
     assert misfit.detail == "It has to be a number from -9223372036854775808 to 9223372036854775807."
+
+
+def test_data_with_letters_beyond_ascii_is_no_base64() -> None:
+    _, misfits = read({"extenders": [{"tlsConfig": {"caData": "ä"}}]})
+    assert [(each.path, each.kind) for each in misfits] == [("extenders[0].tlsConfig.caData", "wrong-type")]
