@@ -377,7 +377,8 @@ def _replaced(configuration: Configuration) -> Iterator[_Told]:
     for index, profile in enumerate(configuration.profiles):
         for number, plugin in enumerate(profile.plugin_config):
             given = plugin.args.get("ignoredResources")
-            lost = [str(name) for name in given if name not in ignored] if isinstance(given, list) else []
+            names = [str(name) for name in given] if isinstance(given, list) else []
+            lost = [name for name in names if name not in ignored]
             if plugin.name == "NodeResourcesFit" and lost:
                 place = f"profiles[{index}].pluginConfig[{number}].args.ignoredResources"
                 yield "managed-resources-replace-ignored", place, f"Checked again: {', '.join(lost)}."

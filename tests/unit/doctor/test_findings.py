@@ -266,5 +266,11 @@ def test_a_plugins_arguments_may_be_anything() -> None:
     assert "managed-resources-replace-ignored" not in found(text)
 
 
+def test_a_plugins_arguments_may_be_objects_in_place_of_names() -> None:
+    managed = "managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]"
+    text = berth(managed) + "profiles: [{pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [{a: 1}]}}]}]"
+    assert "managed-resources-replace-ignored" in found(text)
+
+
 def test_an_extender_that_is_null_is_an_empty_one() -> None:
     assert {"url-unusable", "no-verb"} <= set(found(file("extenders: [null]")))
