@@ -9,7 +9,7 @@ import msgspec
 from django.conf import settings
 
 from policies.engine.decision import Answer, CompiledRevision, CompiledRuleSet, decide
-from policies.engine.errors import DeadlineError, ObjectError
+from policies.engine.errors import DeadlineError, ObjectError, QuantityError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import Node, NodeInfo
 from policies.engine.objects.placed import NOWHERE
@@ -176,9 +176,11 @@ def _created_again(json: Mapping[str, Any]) -> Pod:
     if fault := not_a_pod(json):
         raise PreviewError(fault)
     try:
-        return Pod.from_json(_without_node(json))
-    except ObjectError as error:
+        pod = Pod.from_json(_without_node(json))
+        _ = pod.is_best_effort  # read here, for its faults: nothing else reads the limits before the rules do
+    except (ObjectError, QuantityError) as error:
         raise PreviewError(str(error)) from error
+    return pod
 
 
 def _without_node(json: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from policies.engine.errors import ObjectError
+from policies.engine.errors import ObjectError, QuantityError
 from policies.engine.objects.pod import Pod
 from scheduler.scenario.errors import ScenarioError
 from scheduler.scenario.pod_defaults import as_made
@@ -33,7 +33,9 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
         """
         try:
             pods = [Pod.from_json(self._json(index, number)) for index in range(1, number + 1)]
-        except ObjectError as error:
+            # Read here, for its faults: nothing else reads the limits before the rules do.
+            _ = pods and pods[0].is_best_effort
+        except (ObjectError, QuantityError) as error:
             message = f"the template makes no Pod: {error}"
             raise ScenarioError(message) from error
         # The API server refuses negative requests; counted, they would make room on a node.

@@ -229,7 +229,11 @@ class Pod:
 
     @property
     def is_best_effort(self) -> bool:
-        """Whether no container has a request or a limit for cpu or memory (v1 helper/qos, GetPodQOS)."""
+        """Whether no container has a request or a limit for cpu or memory (v1 helper/qos, GetPodQOS).
+
+        Raises:
+            ObjectError, QuantityError: the limits, which nothing else reads, aren't as an API server gives them.
+        """
         if self.parsed.status.qos_class:
             return self.parsed.status.qos_class == "BestEffort"
         spec = self.json.get("spec") or msgspec.to_builtins(self.spec)
@@ -240,6 +244,9 @@ class Pod:
 def _asks_for_compute(resources: dict[str, Any]) -> bool:
     for kind in ("requests", "limits"):
         amounts = resources.get(kind) or {}
+        if not isinstance(amounts, dict):
+            message = f"{kind} of resources are no object"
+            raise ObjectError(message)
         if any(parse(amounts.get(name)).unscaled > 0 for name in (CPU, MEMORY)):
             return True
     return False

@@ -265,6 +265,14 @@ def test_a_pod_whose_ephemeral_containers_are_no_objects_is_previewed_all_the_sa
     assert found.test["pod"]["spec"]["ephemeralContainers"] == ["debug", None]
 
 
+def test_a_pod_with_limits_that_no_api_server_takes_is_not_previewed() -> None:
+    pressed = {"name": "pressed", "builtin": "CheckNodeMemoryPressure"}
+    publish_all(make_rule_set("web", filters=[pressed]), make_assignment("all", "web"))
+    asked = {**POD, "spec": {"containers": [{"name": "main", "resources": {"limits": 5}}]}}
+    with pytest.raises(PreviewError, match="limits of resources are no object"):
+        preview(asked, "web", rules_of(None), cluster())
+
+
 def test_a_test_holds_no_value_that_is_masked_in_the_history(monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"mask_annotations": ("vault/*",), "mask_labels": ("customer",)}
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, **names))

@@ -88,3 +88,13 @@ def test_what_makes_no_pods_is_refused(document: object, says: str) -> None:
 def test_a_pod_with_what_no_pod_has_is_refused(pod: dict[str, Any], says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         work_out(template_of({"metadata": {}, "spec": {}, **pod}), 2, rules_of(None), cluster())
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"), [(5, "limits of resources are no object"), ({"cpu": "much"}, "'much' is not a quantity")]
+)
+def test_limits_that_no_api_server_takes_make_no_pods(limits: object, says: str) -> None:
+    pod = make_pod("a")
+    pod["spec"]["containers"][0]["resources"] = {"limits": limits, "requests": {"cpu": "0"}}
+    with pytest.raises(ScenarioError, match=says):
+        template_of(pod).pods(1)
