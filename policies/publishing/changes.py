@@ -363,9 +363,12 @@ def _move_edits(
     """Delete the edits that are given up, and base the others on a Revision, the merged ones with their merged documents."""
     delete_edits(row, given_up)
     digests = live_digests([each.key for each in moved], to)
-    for kind, name in (each.key for each in moved if each.key not in given_up):
-        fields = _made_anew(merged[kind, name], by) if (kind, name) in merged else {}
-        row.edits.filter(kind=kind, name=name).update(base_digest=digests.get((kind, name), ""), **fields)
+    for each in moved:
+        if each.key in given_up:
+            continue
+        value = merged.get(each.key, each.mine)
+        fields = {} if value is None or is_same(value, each.mine) else _made_anew(value, by)
+        row.edits.filter(kind=each.kind, name=each.name).update(base_digest=digests.get(each.key, ""), **fields)
 
 
 def _made_anew(value: Value, by: By) -> dict[str, Any]:

@@ -333,6 +333,27 @@ def test_what_a_person_merged_within_its_change_is_drift_and_that_persons_versio
     assert RuleSetVersion.objects.get(state="published").author == "alice"
 
 
+def test_a_merge_that_leaves_its_edit_as_it_was_leaves_it_to_the_repository(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    both = {"filters": [*FIRST["filters"], *SECOND["filters"]]}
+    files = write(rule_set_document(**both, scores=[{"builtin": "LeastRequestedPriority"}]))
+    run("apply", "--owner", "shop-rules", "--title", "from the files", files)
+    change = Change.objects.get(state="draft")
+    publish(make_rule_set(**both))  # somebody needed the second filter earlier
+    live = publishing.current_revision().number
+    sides = {("RuleSet", "web"): dict[str, str]()}
+    publishing.rebase_change(
+        change=change, by="alice", expected_digest=change.digest, expected_revision=live, merge=sides
+    )
+    change.refresh_from_db()
+    publishing.publish_change(change=change, by="bob", expected_digest=change.digest)
+
+    next_files = write(rule_set_document(**both))
+
+    assert "drift" not in plan("--owner", "shop-rules", next_files)
+    assert RuleSetVersion.objects.get(state="published").author != "alice"
+
+
 def test_what_a_person_renumbered_within_its_change_is_drift(write: Any) -> None:
     publish_all(make_rule_set(), *(make_assignment(name, order=order) for name, order in (("b", 20), ("c", 30))))
     run("apply", *SHOP, write(assignment_document("a", order=10)))
