@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from django.http import HttpResponse, JsonResponse
 
+from policies.engine.errors import MOST_FAULTS
+
 MEDIA_TYPE = "application/problem+json"
-# A document of three bytes may have several faults, and a body a million such documents.
-MOST_FAULTS: Final = 1_000
 
 
 def problem_response(code: int, detail: str) -> HttpResponse:

@@ -12,8 +12,8 @@ from rest_framework.exceptions import APIException, NotAuthenticated, Validation
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
-from policies.api.details import MEDIA_TYPE, MOST_FAULTS, problem_of
-from policies.engine.errors import Fault
+from policies.api.details import MEDIA_TYPE, problem_of
+from policies.engine.errors import MOST_FAULTS, Fault
 from policies.publishing import ForbiddenError, OvertakenError, PublishingError
 
 _OF_DOCUMENT = re.compile(r"([a-z0-9-]+): (.+)", re.DOTALL)

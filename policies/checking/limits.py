@@ -1,4 +1,4 @@
-"""The limits for checking one document."""
+"""The limits for checking documents."""
 
 # CPU time. The largest document that is accepted (100 rules with expressions, tests) takes a tenth of it.
 CPU_SECONDS = 5
@@ -13,8 +13,6 @@ WAIT_SECONDS = 15
 BATCH_DOCUMENTS = 200
 BATCH_BYTES = 2**20
 TURN_SECONDS = 2
-# The faults of a document that are told. A few bytes make one, and each is several sentences in an answer.
-FAULTS = 1_000
 # The time for the documents of one request to the admin together, whose threads are few: a check that has begun then is finished.
 REQUEST_SECONDS = 60
 # A process that is idle for this long ends, which frees its memory.

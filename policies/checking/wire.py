@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from policies.checking.limits import FAULTS, MORE_FAULTS
-from policies.engine.errors import Fault
+from policies.checking.limits import MORE_FAULTS
+from policies.engine.errors import MOST_FAULTS, Fault
 from policies.engine.ruleset import Assignment, Document, Exemption, Pause, PriorityClass, RuleSet, encode
 from policies.manifests import Located
 
@@ -33,10 +33,11 @@ def read_value(sent: Sent) -> Any:
 
 
 def write_faults(faults: list[Fault]) -> list[SentFault]:
-    """Encode the faults of a document: the first ones, and how many more there are."""
-    told = faults[:FAULTS]
-    if more := len(faults) - len(told):
-        told = [*told, Fault("", MORE_FAULTS.format(more))]
+    """Encode the faults of a document, MOST_FAULTS at most: the first ones, and how many more there are."""
+    told = faults
+    if len(faults) > MOST_FAULTS:
+        told = faults[: MOST_FAULTS - 1]
+        told.append(Fault("", MORE_FAULTS.format(len(faults) - len(told))))
     return [msgspec.structs.astuple(fault) for fault in told]
 
 

@@ -1,6 +1,12 @@
 """The engine's exceptions: faults of a document's author, and faults of an evaluation."""
 
+from typing import Final
+
 import msgspec
+
+# The most faults that a document, or an answer, tells; the last one may say that there are more. A few bytes make a fault, and each
+# is several sentences: two megabytes of documents can have a million of them, and an answer of a hundred megabytes.
+MOST_FAULTS: Final = 1_000
 
 
 class Fault(msgspec.Struct, frozen=True):

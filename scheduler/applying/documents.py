@@ -10,7 +10,7 @@ import msgspec
 
 from policies import checking, publishing
 from policies.engine import ruleset as engine
-from policies.engine.errors import Fault, RuleSetError
+from policies.engine.errors import MOST_FAULTS, Fault, RuleSetError
 from policies.manifests import Located, documents_in
 from policies.models import RuleSet
 
@@ -37,8 +37,6 @@ class FileFault(msgspec.Struct, frozen=True):
     text: str
 
 
-# Of all files of a call. Two megabytes of documents can have a million of them, and an answer of a hundred megabytes.
-MOST_FAULTS = 1_000
 _SAYS_MORE = "there may be more faults: correct these first"
 _MORE = FileFault("", "", _SAYS_MORE, 0, _SAYS_MORE)
 

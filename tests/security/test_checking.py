@@ -15,10 +15,10 @@ import yaml
 
 from policies import checking
 from policies.checking import limits, pool, worker
-from policies.checking.limits import BUSY, FAULTS, TOO_DEEP, TOO_LONG, TOO_MUCH
+from policies.checking.limits import BUSY, TOO_DEEP, TOO_LONG, TOO_MUCH
 from policies.engine.cel.functions import FORM_LENGTH
 from policies.engine.documents import document_of
-from policies.engine.errors import Fault, RuleSetError
+from policies.engine.errors import MOST_FAULTS, Fault, RuleSetError
 from policies.engine.ruleset import RuleSet, encode
 from policies.engine.validation import read_rule_set
 from tests.builders import make_node, make_pod, rule_set_document
@@ -251,10 +251,10 @@ def test_limits_are_set_before_anything_is_read() -> None:
 
 
 def test_of_very_many_faults_of_a_document_the_first_are_told_and_the_rest_counted() -> None:
-    document = rule_set_document() | {f"m{number}": 1 for number in range(FAULTS + 500)}
+    document = rule_set_document() | {f"m{number}": 1 for number in range(MOST_FAULTS + 500)}
     found = checking.faults_of(document)
-    assert len(found) == FAULTS + 1
-    assert found[-1] == Fault("", "500 more faults are left out here: correct these first")
+    assert len(found) == MOST_FAULTS
+    assert found[-1] == Fault("", "501 more faults are left out here: correct these first")
 
 
 def test_documents_after_very_many_faults_are_not_read() -> None:

@@ -10,9 +10,9 @@ from django.conf import settings
 from controlplane import doors, logs, provider, sign_in_form, token_review
 from policies import differences, manifests, parameters
 from policies.admin import fields, frame, rule_forms
-from policies.api import asked, details
+from policies.api import asked
 from policies.checking import limits as checking
-from policies.engine import quantity, reading, validation
+from policies.engine import errors, quantity, reading, validation
 from policies.engine.cel import cost, functions, language, oversize
 from policies.engine.objects import metadata
 from scheduler import scenario
@@ -105,7 +105,7 @@ ROWS = {
         f"| checking one | {checking.CPU_SECONDS} s of one core, {checking.MEMORY_BYTES // MI} MiB, in a process apart; "
         f"two at once for each process that asks; of many each by itself, and others have their turn after {checking.TURN_SECONDS} s |"
     ),
-    "faults": f"| {checking.FAULTS:,} of a document; {documents.MOST_FAULTS:,} of all files of a call to REST",
+    "faults": f"| {errors.MOST_FAULTS:,} of a document; {errors.MOST_FAULTS:,} of all files of a call to REST",
     "checking all": f"| checking the documents of a request | {checking.REQUEST_SECONDS} s for all of them,",
     "file": f"| the same | a file or a field of YAML or JSON | {manifests.MAX_CHARACTERS // MI} Mi characters |",
     "document": (
@@ -115,7 +115,7 @@ ROWS = {
     "documents": f"| documents of all files together, those in Lists among them | {documents.MOST_DOCUMENTS:,} |",
     "elements": f"| REST: elements of a list in a body | {asked.MOST_LISTED:,} | 400 |",
     "faults of a body": (
-        f"| {details.MOST_FAULTS:,}; of a list the first {asked._MOST_FAULTY} faulty elements, "
+        f"| {errors.MOST_FAULTS:,}; of a list the first {asked._MOST_FAULTY} faulty elements, "
         f"of unknown members the first {asked._MOST_UNKNOWN} |"
     ),
     "nesting": f"| each member once, lists and objects {manifests.MAX_NESTING} deep inside each other, no NaN |",

@@ -7,8 +7,9 @@ import pytest
 from django.test import Client
 
 from policies import manifests
+from policies.engine.errors import MOST_FAULTS
 from policies.models import AuditEvent, Change, Revision
-from scheduler.applying.documents import MOST_DOCUMENTS, MOST_FAULTS
+from scheduler.applying.documents import MOST_DOCUMENTS
 from tests.builders import (
     TEAM_FILTER,
     assignment_document,
@@ -209,6 +210,13 @@ def test_very_many_faults_make_no_answer_of_many_megabytes(operator: Client) -> 
         assert faults[0]["file"] == "many.yaml"
         assert faults[-1]["text"] == "there may be more faults: correct these first"
         assert len(answer.content) < 1_000_000
+
+
+def test_that_a_document_has_more_faults_than_are_told_is_the_last_one(operator: Client) -> None:
+    members = {f"m{number}": 1 for number in range(MOST_FAULTS + 500)}
+    faults = told(ask(operator, "post", "/exemptions", DOCUMENTS[0] | {"kind": "Exemption"} | members), 422)["faults"]
+    assert len(faults) == MOST_FAULTS
+    assert faults[-1]["message"].endswith("more faults are left out here: correct these first")
 
 
 def test_files_that_come_together_are_checked_together(operator: Client) -> None:
