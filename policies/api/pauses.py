@@ -136,7 +136,7 @@ class PauseView(Door):
 
     @extend_schema(request=None, responses={200: MadeSerializer})
     def delete(self, request: Request, target: str) -> Response:
-        """End the Pause; if files made several of this target, all of them. If-Match may have its digest, or that of one of them."""
+        """End the Pause, at once, or after review where that needs approvals or the gate; if files made several of this target, all of them. If-Match may have its digest, or that of one of them."""
         known = [each for each in publishing.current_revision().pauses if each.target == target]
         if not known:
             message = f"{target} isn't paused"

@@ -168,7 +168,7 @@ def _outcome(found: dict[str, Any], nothing: str) -> str:
         made = revision.get("number") if isinstance(revision, dict) else revision
         return f"Revision {made} was made" + (f" by Change {number}." if number else ".")
     if number:
-        return f"Change {number} waits for approval: somebody else has to read `berth changes {number}` and approve it; then run `berth publish {number}`."
+        return f"Change {number} is in review: `berth changes {number}` says what it waits for, somebody else's approval or the gate; then run `berth publish {number}`."
     return nothing
 
 

@@ -12,7 +12,7 @@ from policies.origin import system_user
 
 
 class Command(BerthCommand):
-    """Pauses with a new Change, published at once if it needs no approval."""
+    """Pauses with a new Change, published at once if it needs no approval and need not wait for the gate."""
 
     help = "Pause rules: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE. resume ends the Pause."
 

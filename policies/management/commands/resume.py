@@ -12,7 +12,7 @@ from policies.origin import system_user
 
 
 class Command(BerthCommand):
-    """Resumes with a new Change, published at once if it needs no approval."""
+    """Resumes with a new Change, published at once if it needs no approval and need not wait for the gate."""
 
     help = (
         "End a Pause, also one whose end has passed: everything, Assignment/NAME, RuleSet/NAME, or RuleSet/NAME/RULE."

@@ -151,8 +151,13 @@ def test_a_roll_back_says_the_revision_or_who_is_waited_for(berth: Berth, stub: 
     stub.answer("POST", "/revisions/3/rollback", {"change": 9, "revision": None})
     # `berth approve 9` alone is refused: its digest is what was read.
     assert berth("rollback", "3", "--reason", "Pods pend").out == (
-        "Change 9 waits for approval: somebody else has to read `berth changes 9` and approve it; then run `berth publish 9`.\n"
+        "Change 9 is in review: `berth changes 9` says what it waits for, somebody else's approval or the gate; then run `berth publish 9`.\n"
     )
+
+
+def test_what_resumes_and_only_the_gate_has_to_examine_waits_for_nobodys_approval(berth: Berth, stub: Stub) -> None:
+    stub.answer("DELETE", "/pauses/RuleSet/web", {"change": 9, "revision": None, "state": "in_review"})
+    assert "somebody else has to" not in berth("resume", "RuleSet/web", "--reason", "done").out
 
 
 @pytest.mark.parametrize("asked", [("rollback", "-1", "--reason", "x"), ("publish", "-3"), ("changes", "1.5")])
