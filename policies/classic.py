@@ -142,7 +142,7 @@ class _ImportedPolicy:
             self._add_filter(_RENAMED.get(exported, exported), "predicates")
 
     def _add_filter(self, builtin: str, path: str) -> None:
-        ignores = self._ignored and FILTER_ALIASES.get(builtin, builtin) == _FIT
+        ignores = self._ignored and _is_fit(builtin)
         self.filters.add({"builtin": builtin} | ({"arguments": {_IGNORED: self._ignored}} if ignores else {}), path)
 
     def _read_priorities(self, top: Reader) -> None:
@@ -290,7 +290,8 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
     ]
     kept = _kept(rule_set.description)
     ignored = ignored_by_scheduler(kept.get("extenders"))
-    policy["predicates"] = _entries("filters", [_as_extenders_say(rule, ignored) for rule in spec.filters], faults)
+    filters = [_without_ignored(rule) if ignored and _is_fit(rule.builtin) else rule for rule in spec.filters]
+    policy["predicates"] = _entries("filters", filters, faults)
     policy["priorities"] = _entries("scores", spec.scores, faults)
     for index, rule in enumerate(spec.scores):
         if _is_inter_pod(rule.builtin) and "hardPodAffinityWeight" in rule.arguments:
@@ -298,6 +299,11 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
             if not policy[_HARD_WEIGHT]:
                 where = f"spec.scores[{index}].arguments.hardPodAffinityWeight"
                 faults.append(Fault(where, f"{rule.key}: a Policy can't say 0, which kube-scheduler takes for 1"))
+    faults += [
+        Fault(f"spec.filters[{index}]", f"{rule.key}: {_of_extenders(ignored)}")
+        for index, rule in enumerate(spec.filters)
+        if ignored and _is_fit(rule.builtin) and {*(rule.arguments.get(_IGNORED) or ())} != {*ignored}
+    ]
     if faults:
         raise RuleSetError(faults)
     if kept.pop(_NO_LISTS, False) and not spec.filters and not spec.scores:
@@ -305,13 +311,20 @@ def export_policy(rule_set: RuleSet) -> JSONObject:
     return policy | {key: value for key, value in kept.items() if key not in policy}
 
 
-def _as_extenders_say(rule: FilterRule, ignored: list[str]) -> FilterRule:
-    """Leave out of a rule which resources it ignores, where the Policy's extenders say the same."""
-    if FILTER_ALIASES.get(rule.builtin, rule.builtin) != _FIT or rule.arguments.get(_IGNORED) != ignored:
-        return rule
+def _is_fit(builtin: str) -> bool:
+    return FILTER_ALIASES.get(builtin, builtin) == _FIT
+
+
+def _without_ignored(rule: FilterRule) -> FilterRule:
+    """Leave out of a rule which resources it ignores: the Policy's extenders say that."""
     return msgspec.structs.replace(
         rule, arguments={key: each for key, each in rule.arguments.items() if key != _IGNORED}
     )
+
+
+def _of_extenders(ignored: Sequence[str]) -> str:
+    wanted = ", ".join(ignored)
+    return f"by a Policy's extenders in the description kube-scheduler ignores {wanted}: give it ignoredResources: [{wanted}]"
 
 
 def _kept(description: str) -> JSONObject:

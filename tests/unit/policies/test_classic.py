@@ -100,6 +100,24 @@ class TestImport:
         assert exported["extenders"] == extenders
         assert import_policy(exported, name="old") == rule_set
 
+    def test_a_rule_that_checks_what_the_extenders_have_ignored_is_no_policy(self) -> None:
+        """As of a rule set that an earlier version of Berth imported: kube-scheduler would ignore the resource."""
+        extenders = [
+            {"urlPrefix": "http://x", "managedResources": [*MANAGED, {"name": "b", "ignoredByScheduler": True}]}
+        ]
+        made = document_of(
+            import_policy(policy(predicates=[{"name": "PodFitsResources"}], extenders=extenders), name="a")
+        )
+        (rule,) = made["spec"]["filters"]
+        for ignored in ({}, {"ignoredResources": ["b"]}):
+            made["spec"]["filters"] = [rule | {"arguments": ignored}]
+            with pytest.raises(RuleSetError) as caught:
+                export_policy(read_rule_set(made))
+            (fault,) = caught.value.faults
+            assert (fault.path, "example.com/capacity" in fault.message) == ("spec.filters[0]", True)
+        made["spec"]["filters"] = [rule | {"arguments": {"ignoredResources": ["b", "example.com/capacity"]}}]
+        assert export_policy(read_rule_set(made))["predicates"] == [{"name": "PodFitsResources"}]
+
     def test_keeps_extenders_in_the_description(self) -> None:
         description = import_policy(POLICY, name="old").description
         assert json.loads(description.partition("here: ")[2])["extenders"] == [EXTENDER]
