@@ -324,6 +324,15 @@ def test_a_change_in_review_that_needs_no_approval_any_more_waits_for_nobody_who
         assert "anybody who may approve" not in text_of(get(alice, page))
 
 
+def test_a_change_that_waits_for_the_gate_alone_is_not_said_to_be_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, change = signed_in("alice", "Operator"), in_review()
+    needed = msgspec.structs.replace(settings.BERTH, review_required=False, gate_required=True)
+    monkeypatch.setattr(settings, "BERTH", needed)
+    said = text_of(get(alice, page_of(change)))
+    assert "It needs no approval, and waits for the gate." in said
+    assert "can be published" not in said
+
+
 def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:
     assert live_rules.changes().state == "ok"
     erin = person("erin", "Emergency")
