@@ -1,10 +1,9 @@
 """The deletions by retention in a log, for a reader of its leaves in order."""
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import itemgetter
 
 import msgspec
@@ -13,9 +12,6 @@ from scheduler.ledger.deletions import Deletion, Range, deletions, merged_ranges
 from scheduler.ledger.logs import OUTCOMES
 from scheduler.ledger.note import Verifier
 from scheduler.models import LedgerPruned
-
-# In the description of a rule.
-_DAYS = re.compile(r"\b(\d{1,5}) days\b")
 
 
 class Pruned(msgspec.Struct):
@@ -31,12 +27,6 @@ class Pruned(msgspec.Struct):
     def leaves(self) -> int:
         """The number of leaves."""
         return sum(until - first for first, until in self.ranges)
-
-
-def _horizon_of(deletion: Deletion) -> datetime:
-    """Return a time before which all deleted rows happened."""
-    days = _DAYS.search(deletion.rule)
-    return deletion.at - timedelta(days=int(days[1]) if days else 0)
 
 
 class PrunedLeaves:
@@ -57,7 +47,7 @@ class PrunedLeaves:
     def _read(self) -> None:
         found, planted = deletions(self._verifiers)
         self.planted = [claim for claim in planted if claim.deletion.log == self._log]
-        self.outcomes_before = max((_horizon_of(each) for each in found if each.log == OUTCOMES), default=None)
+        self.outcomes_before = max((each.horizon for each in found if each.log == OUTCOMES), default=None)
         # In order, for the deletion at the current leaf, and the start of the next one.
         self._deletions = sorted((each for each in found if each.log == self._log), key=lambda each: each.first)
         self._around: list[Deletion] = []

@@ -114,7 +114,7 @@ class _Run:
         self._now = now
         self._clock = clock
         self._ends = clock() + RUN_SECONDS
-        self._late = Late()
+        self._late = Late(self._horizon())
         self.pruned = 0
 
     @property

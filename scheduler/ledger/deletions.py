@@ -4,8 +4,9 @@ So an attacker who can only write rows can't disguise a deletion as pruning. The
 once; from then on, only signed notes of deletions count.
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
@@ -25,6 +26,8 @@ from scheduler.models import LedgerLeaf, LedgerPruned
 KINDS = (Kind.PRUNE, Kind.PRUNE_BEGIN)
 # The first word of a note's line about the legal holds that were in force, each as NUMBER:DIGEST.
 _HOLDS = "holds"
+# In the description of a rule.
+_DAYS = re.compile(r"\b(\d{1,5}) days\b")
 # A half-open range: from the first number up to but not including the second.
 Range = tuple[int, int]
 
@@ -47,6 +50,12 @@ class Deletion(NamedTuple):
     def line(self) -> str:
         """Its line in a note."""
         return f"{self.log} {self.what} {self.first} {self.until} {' '.join(self.rule.split())}\n"
+
+    @property
+    def horizon(self) -> datetime:
+        """A time before which all deleted rows happened."""
+        days = _DAYS.search(self.rule)
+        return self.at - timedelta(days=int(days[1]) if days else 0)
 
 
 class Claim(NamedTuple):

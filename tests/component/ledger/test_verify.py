@@ -1,9 +1,10 @@
 """Verifying a database: what is untouched or pruned by a rule is proved, and whatever was changed is found and named."""
 
+import itertools
 import shutil
 import uuid
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -14,10 +15,12 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from policies.publishing import record_event
+from policies.models.audit import first_id_at
+from policies.publishing import audit, record_event
 from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import AS_RECORD, make_compressor, payload_of, split
@@ -27,6 +30,7 @@ from scheduler.evidence.sound import read_stretch
 from scheduler.evidence.verify import Progress
 from scheduler.history import pruning
 from scheduler.history.holds import make_hold
+from scheduler.history.late import Late
 from scheduler.history.partitions import make_ahead
 from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign, sign_checkpoints, tree_head
@@ -993,14 +997,64 @@ def test_a_week_into_which_somebody_set_a_row_back_goes_without_it(history: Ledg
     assert Decision.objects.get().ledger_index == ROWS
 
 
+def noted_at(monkeypatch: pytest.MonkeyPatch, at: datetime) -> None:
+    ids = (first_id_at(at + timedelta(microseconds=number)) for number in itertools.count())
+    monkeypatch.setattr(audit, "time_ordered_id", lambda _now: next(ids))
+
+
+def test_a_row_without_details_whose_time_somebody_set_back_is_not_deleted_as_old(
+    history: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_details = AT + timedelta(days=20)
+    noted_at(monkeypatch, of_details)
+    prune(Retention(days=400, details_days=10), of_details)
+    assert not Decision.objects.exclude(body=b"").exists()
+    without_triggers()
+    set_back(200)
+    prune(Retention(days=100, details_days=10), of_details)
+    assert Decision.objects.filter(ledger_index=200).exists()
+    prune(Retention(days=100, details_days=10), AT + timedelta(days=120))
+    assert not Decision.objects.exists()
+
+
+def test_what_was_stored_late_and_lost_its_details_is_deleted_once_these_were_old_enough(
+    history: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history.record(6, at=AT - timedelta(days=400))
+    history.sign()
+    noted_at(monkeypatch, AT + timedelta(days=2))
+    prune(Retention(days=0, details_days=10), AT + timedelta(days=2))
+    assert Decision.objects.filter(body=b"").count() == 6
+    prune(Retention(days=30, details_days=10), AT + timedelta(days=2))
+    assert Decision.objects.count() == ROWS + 6
+    prune(Retention(days=30, details_days=10), AT + timedelta(days=25))
+    assert Decision.objects.count() == ROWS
+    assert faults(history.verify()) == []
+
+
+def test_late_rows_share_what_is_read_of_the_log(history: Ledgered) -> None:
+    late = Late(AT)
+    with CaptureQueriesContext(connection) as queries:
+        assert late.unproved(Decision.objects.all()) == []
+    assert len(queries) < ROWS / 10
+
+
+def test_a_key_that_was_never_there_beside_its_public_one_keeps_nothing_from_being_deleted(
+    ledgered: Ledgered, tmp_path: Path
+) -> None:
+    (tmp_path / "ledger_key").unlink()
+    (tmp_path / "ledger_key.pub").write_text(f"{SIGNER.verifier}\n")
+    ledgered.record(6)
+    prune(Retention(days=30, details_days=0), AT + timedelta(days=400))
+    assert not Decision.objects.exists()
+
+
 def test_what_was_stored_long_after_its_time_is_deleted_once_it_is_signed(history: Ledgered) -> None:
     history.record(6, at=AT - timedelta(days=400))
     kept = Retention(days=30, details_days=10)
     prune(kept, AT + timedelta(days=2))
     assert (Decision.objects.count(), Outcome.objects.count()) == (ROWS + 6, ROWS // 3 + 2)
     history.sign()
-    prune(Retention(days=0, details_days=10), AT + timedelta(days=2))
-    assert Decision.objects.filter(body=b"").count() == 6
     prune(kept, AT + timedelta(days=2))
     assert (Decision.objects.count(), Outcome.objects.count()) == (ROWS, ROWS // 3)
     assert faults(history.verify()) == []
