@@ -259,7 +259,7 @@ class _Deletion(NamedTuple):
 
     event: UUID
     at: datetime
-    holds: dict[str, str]
+    holds: Mapping[str, str]
 
 
 def _deletions() -> Iterator[_Deletion]:

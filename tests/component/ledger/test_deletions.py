@@ -10,7 +10,8 @@ import pytest
 from django.conf import settings
 from django.db import connection, transaction
 
-from scheduler.ledger.deletions import Deletion, begin, deletions, note_deleted
+from policies.models import AuditEvent
+from scheduler.ledger.deletions import Deletion, begin, deletions, holds_noted, note_deleted
 from scheduler.ledger.keys import KeyFileError
 from scheduler.models import LedgerPruned
 from tests.ledgers import AT, SIGNER
@@ -67,3 +68,11 @@ def test_nothing_is_noted_unsigned_while_another_process_signs_for_the_first_tim
     with not_committed_yet(sign), pytest.raises(KeyFileError), transaction.atomic():
         note()
     assert deletions([SIGNER.verifier]) == ([], [])
+
+
+def test_deletions_under_the_same_holds_keep_these_once_in_memory() -> None:
+    for _ in range(2):
+        note_deleted([DELETED], {1: "a", 2: "b"})
+    first, second = map(holds_noted, AuditEvent.objects.filter(kind="prune"))
+    assert first == {"1": "a", "2": "b"}
+    assert first is second
