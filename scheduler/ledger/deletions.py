@@ -144,6 +144,7 @@ def deletions(verifiers: Sequence[Verifier]) -> Deletions:
         return Deletions([*signed, *(each.deletion for each in others)], [])
     first = _first_logged(beginnings)
     signed += beginnings.pop(first)
+    others += _second_beginnings(beginnings, first)
     covered = {key: merged_ranges(_ranges(signed, *key)) for key in {(each.log, each.what) for each in signed}}
     planted = [
         claim
@@ -153,7 +154,7 @@ def deletions(verifiers: Sequence[Verifier]) -> Deletions:
             for a, b in covered.get((claim.deletion.log, claim.deletion.what), ())
         )
     ]
-    return Deletions(signed, [*planted, *_second_beginnings(beginnings, first)])
+    return Deletions(signed, planted)
 
 
 def _first_logged(events: Collection[str]) -> str:

@@ -852,6 +852,8 @@ def test_details_that_were_planted_while_the_first_signed_deletions_were_hidden_
     history: Ledgered, tmp_path: Path
 ) -> None:
     sign_checkpoints(AT)
+    Decision.objects.filter(ledger_index=5).update(body=b"")
+    note_deleted([Deletion(DECISIONS, "details", 5, 6, "of 7 days", AT)], {})
     append_events(timezone.now())
     with hidden_beginning():
         LedgerPruned.objects.create(log=DECISIONS, first=10, until=11, what="details", rule="of 7 days", at=AT)
@@ -861,7 +863,7 @@ def test_details_that_were_planted_while_the_first_signed_deletions_were_hidden_
         Decision.objects.filter(ledger_index=10).update(body=b"")
     faults, _logs = check(packed(exported(), tmp_path / "e.tar"))
     assert faults == [
-        "events.jsonl: leaf 2: it takes over deletions a second time, as Berth never does: decisions details 10 11 of 7 days",
+        "events.jsonl: leaf 3: it takes over deletions a second time, as Berth never does: decisions details 10 11 of 7 days",
         "decisions.jsonl, line 11: leaf 10 has no record, and no signed event says that a rule deleted it",
     ]
 
