@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from time import monotonic
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, OperationalError, transaction
 from django.db.models import F, Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -114,7 +114,9 @@ def _run(row: EvidenceExport, now: datetime) -> None:
     mine = EvidenceExport.objects.filter(pk=row.pk, attempts=row.attempts, state=row.state)
     if row.attempts >= _MOST_ATTEMPTS:
         mine.update(
-            state=_State.FAILED, ended_at=now, fault="The worker ended each time. Look at its log, and ask again."
+            state=_State.FAILED,
+            ended_at=now,
+            fault="The worker, or its connection to the database, ended each time. Look at the worker's log, and ask again.",
         )
         return
     if not mine.update(state=_State.RUNNING, attempts=F("attempts") + 1, heartbeat_at=Now(), rows=0, bytes=0):
@@ -141,6 +143,8 @@ def _run(row: EvidenceExport, now: datetime) -> None:
 
 def _says_database_is_away(error: Exception) -> bool:
     """Return whether PostgreSQL ended the connection, or it broke: then there is no code, or one of a shutdown or a connection's end."""
+    if not isinstance(error, OperationalError):
+        return False  # psycopg gives no code either for a value that it can't send
     code = getattr(error.__cause__, "sqlstate", "")
     return code is None or code.startswith(("08", "57P"))
 

@@ -71,7 +71,7 @@ def _numbers_of(row: DecisionGap | DeadLetter) -> tuple[int, int]:
 def _reasons(rows: Sequence[DecisionGap | DeadLetter]) -> str:
     """Return the reason of rows; if there are several, the first one, and that there are others."""
     others = len({row.reason for row in rows}) - 1
-    return f"{rows[0].reason}; {others} other reasons" if others else rows[0].reason
+    return f"{rows[0].reason}; and {others} more {'reason' if others == 1 else 'reasons'}" if others else rows[0].reason
 
 
 def begin() -> None:

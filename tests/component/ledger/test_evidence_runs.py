@@ -12,7 +12,7 @@ import msgspec
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import OperationalError, connection
+from django.db import DataError, OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -286,7 +286,7 @@ def test_one_that_fails_again_and_again_is_given_up(auditor: Client, monkeypatch
     run_waiting()
     row.refresh_from_db()
     assert row.state == "failed"
-    assert "The worker ended each time" in row.fault
+    assert "its connection to the database, ended each time" in row.fault
 
 
 def test_an_archive_is_kept_for_a_week(ledger: Ledgered, auditor: Client) -> None:
@@ -325,7 +325,7 @@ def test_an_archive_is_begun_again_when_the_database_went_away(
     assert (row.state, row.attempts) == ("done", 2)
 
 
-@pytest.mark.parametrize("cause", [DiskFull(), sqlite3.OperationalError()])
+@pytest.mark.parametrize("cause", [DiskFull(), psycopg.DataError(), sqlite3.OperationalError()])
 def test_an_archive_fails_where_the_database_refuses_it(
     ledger: Ledgered, auditor: Client, monkeypatch: pytest.MonkeyPatch, cause: Exception
 ) -> None:
@@ -340,6 +340,7 @@ def raising(cause: Exception) -> Callable[..., None]:
     """What meets an error of the database, as Django raises it."""
 
     def fails(*_: Any, **__: Any) -> None:
-        raise OperationalError("in the server's words") from cause
+        error = DataError if isinstance(cause, psycopg.DataError) else OperationalError
+        raise error("in the server's words") from cause
 
     return fails
