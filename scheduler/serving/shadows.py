@@ -119,6 +119,7 @@ class Shadows:
         self._last_call = time.monotonic()
         for task in self._in_hand.pop(id(call), ()):
             self._put(task)
+        call.clear()  # the thread is known by its last call, which would keep their Snapshots and Revisions
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -198,10 +199,14 @@ class Shadows:
             self._offered.wait()
             self._offered.clear()
             while self._waiting and not self._stopping.is_set():
-                # Taken from the queue before the rest: a stop meanwhile drops the waiting ones.
-                task = self._waiting.popleft()
-                self._rest(SLICE_SECONDS)
-                self._decide(task)
+                self._decide_next()
+
+    def _decide_next(self) -> None:
+        """Decide on the first waiting shadow. A function, so that nothing keeps its Snapshot until the next one is offered."""
+        # Taken from the queue before the rest: a stop meanwhile drops the waiting ones.
+        task = self._waiting.popleft()
+        self._rest(SLICE_SECONDS)
+        self._decide(task)
 
     def _decide(self, task: _Task) -> None:
         now = time.monotonic()

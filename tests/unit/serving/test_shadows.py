@@ -2,8 +2,10 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from prometheus_client import REGISTRY
@@ -369,3 +371,23 @@ def test_a_call_beside_a_shadow_that_never_ends_is_as_fast_as_without(running: R
     assert running.recorded == []
     # Far from what a machine varies by, and far below the hundred times that it was.
     assert beside[len(beside) // 2] < without[len(without) // 2] * 5
+
+
+class TestMemory:
+    def test_a_shadow_is_kept_no_longer_than_it_waits(self, running: Running) -> None:
+        """It holds a Snapshot and a Revision, and the next call may come hours later."""
+
+        class Input:
+            """What a shadow decides on."""
+
+        def decide(_: GiveWay, _of: Input) -> Entry:
+            return entry()
+
+        made = Input()
+        kept = weakref.ref(made)
+        with running.shadows.call():
+            running.shadows.offer(of("kept"), partial(decide, _of=made))
+        del made
+
+        eventually(lambda: running.recorded)
+        eventually(lambda: kept() is None, within=2.0)
