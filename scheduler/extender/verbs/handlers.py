@@ -247,14 +247,17 @@ class VerbHandlers:
         """Read a Pod that another process filtered.
 
         Raises:
-            NotReadyError: the Pod can't be read.
+            NotReadyError: the Pod can't be read, or another one has its name now.
         """
         try:
-            return read_pod(msgspec.Raw(self._client.get(path=target.path, timeout_seconds=BIND_TIMEOUT_SECONDS)))
+            pod = read_pod(msgspec.Raw(self._client.get(path=target.path, timeout_seconds=BIND_TIMEOUT_SECONDS)))
         except APINotFoundError as error:
             raise NotReadyError(GONE) from error
         except (APIError, WireError) as error:
             raise NotReadyError(UNREADABLE) from error
+        if pod.uid != target.uid:
+            raise NotReadyError(GONE)
+        return pod
 
     def _narrow(
         self,

@@ -50,9 +50,11 @@ class Bench:
         self._setting.questions._revisions = Holder(CompiledRevision(publishing.current_revision()))  # type: ignore[assignment]
         self.answers, self.in_flight = self._setting.answers, self._setting.in_flight
         self.answers._recorder = self.history.recorder
-        client: Any = type(
-            "Client", (), {"get": lambda *_, **__: json.dumps(make_pod("p", labels={"app": "x"})).encode()}
-        )()
+
+        def get(_: object, *, path: str, **__: object) -> bytes:
+            return json.dumps(make_pod(path.rpartition("/")[2], labels={"app": "x"})).encode()
+
+        client: Any = type("Client", (), {"get": get})()
         self.answers._client = client
         parts: dict[str, Any] = {"live": self.cluster, "lock": Lock(), "contexts": self._setting.questions}
         self.answers._binder = Binder(client=client, in_flight=self.in_flight, **parts)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -576,3 +577,15 @@ def test_a_call_that_waits_for_pods_in_flight_keeps_half_of_its_time() -> None:
     setting = Setting(counting, deadline_seconds=2.0, settle_seconds=60.0)
     setting.filter(a_pod("a"))
     assert setting.filter(a_pod("b"))["NodeNames"] == ["n1", "n2", "n3"]
+
+
+def test_a_pod_that_was_replaced_under_its_name_is_gone_for_its_binding() -> None:
+    """Another process filtered the former Pod, so this one reads the Pod by its name, and finds the new one."""
+    setting = Setting(NOT_N3)
+    new = json.dumps(a_pod()).encode()
+    setting.answers._client = SimpleNamespace(get=lambda path, timeout_seconds: new)  # type: ignore[assignment]
+    body = {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-of-the-former", "Node": "n1"}
+
+    with pytest.raises(NotReadyError, match="the Pod is gone"):
+        setting.answers.bind(json.dumps(body).encode())
+    assert (setting.binder.bound, setting.recorder.records) == ([], [])
