@@ -104,7 +104,7 @@ def search(
 
     Args:
         cycle: the Pod that finds no room; the Snapshot, with assumed Pods on their nodes already, and with nominated Pods; and
-            the moment. Where its `give_way` ends a rule, no node is freed.
+            the moment. Where its `give_way` ends a filter or a victims rule, no node is freed.
         rule_set: all the filters that a node has to pass, and the victims rules.
         budgets: the PodDisruptionBudgets of all namespaces.
         answer: the filters' results for the nodes; those refused as Unschedulable may be freed.
@@ -125,9 +125,9 @@ def search(
     dry_run.reasons |= dict.fromkeys((name for name in preemptible if name in denied), UNBINDABLE)
     try:
         candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
+        narrowed = narrow(rule_set, pod, snapshot, candidates, now, cycle.give_way)
     except DeadlineError:
         return Search(reason=NO_TIME, keeps_nomination=True)
-    narrowed = narrow(rule_set, pod, snapshot, candidates, now)
     chosen = pick(narrowed.kept, now)
     if chosen is None:
         reasons = dry_run.reasons | {veto.node: veto.reason for veto in narrowed.vetoes if veto.drops}

@@ -182,6 +182,13 @@ class TestTime:
         tried = searched(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(most))
         assert (tried.preemption, tried.reason, tried.keeps_nomination) == (None, NO_TIME, True)
 
+    def test_nobody_goes_whom_there_was_no_time_to_ask_a_victims_rule_about(self) -> None:
+        victims = [{"name": "all-may-go", "expression": "victim.metadata.name != ''", "reason": "stays"}]
+        filters = [{"builtin": "PodFitsResources"}]
+        rules = CompiledRuleSet(make_rule_set(filters=filters, victims=victims, failures={"deadline": "pass"}))
+        tried = searched(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(8))
+        assert (tried.preemption, tried.reason, tried.keeps_nomination) == (None, NO_TIME, True)
+
     def test_with_enough_of_it_one_goes(self) -> None:
         rules = CompiledRuleSet(make_rule_set(filters=[{"builtin": "PodFitsResources"}]))
         assert names(found(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(99)).victims) == ["a"]
