@@ -68,6 +68,7 @@ class Nomination(msgspec.Struct, frozen=True):
         requeued_by: further events that can help the Pod now.
         preemption: the victims and their node; None when no Pod has to be removed.
         met_too_large: whether an object was too large for a rule about victims to be evaluated.
+        is_cut_off: whether time was up before the search for victims ended.
     """
 
     node: str = ""
@@ -76,6 +77,7 @@ class Nomination(msgspec.Struct, frozen=True):
     requeued_by: frozenset[str] = frozenset()
     preemption: Preemption | None = None
     met_too_large: bool = False
+    is_cut_off: bool = False
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -462,6 +464,7 @@ class Loop:
                 notes=notes_of(found),
                 requeued_by=frozenset({VICTIM} if is_vetoed else ()),
                 met_too_large=found.met_too_large,
+                is_cut_off=found.is_cut_off,
             )
         return Nomination(
             node=found.preemption.node,
@@ -598,7 +601,7 @@ def _count_undecided(placement: Placement, nomination: Nomination | None = None)
     judged = placement.enforced
     if judged is None:
         return
-    if judged.answer.missed:
+    if judged.answer.missed or (nomination is not None and nomination.is_cut_off):
         DEADLINE_MISSES.labels(judged.rule_set.name).inc()
     if judged.answer.met_too_large or (nomination is not None and nomination.met_too_large):
         TOO_LARGE.labels(judged.rule_set.name).inc()

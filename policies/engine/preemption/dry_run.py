@@ -88,6 +88,11 @@ class Search(msgspec.Struct, frozen=True):
         """Whether a victim, the Pod or a node was too large for a rule to be evaluated."""
         return any(veto.met_too_large for veto in self.vetoes)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether time was up before it ended."""
+        return self.reason == NO_TIME
+
 
 def search(
     *,

@@ -270,6 +270,8 @@ class VerbHandlers:
     ) -> Narrowing:
         end_in_time = deadline(self._contexts.until(started))
         found = narrowing(rule_set, pod, snapshot, candidates, now, end_in_time=end_in_time)
+        if found.timed_out:
+            DEADLINE_MISSES.labels(rule_set.name).inc()
         if found.met_too_large:
             TOO_LARGE.labels(rule_set.name).inc()
         return found

@@ -8,16 +8,25 @@ import pytest
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.cluster_kinds import DISRUPTION_BUDGETS
 from policies.engine.objects.pod import Pod
-from policies.engine.preemption.dry_run import BY_SCHEDULER, STILL_LEAVING, UNBINDABLE, UNDELETABLE, Preemption
+from policies.engine.preemption.dry_run import (
+    BY_SCHEDULER,
+    NO_TIME,
+    STILL_LEAVING,
+    UNBINDABLE,
+    UNDELETABLE,
+    Preemption,
+    Search,
+)
 from policies.engine.ruleset import Revision
 from scheduler.binder import api_calls as api_calls_module
+from scheduler.binder import nominator as nominator_module
 from scheduler.binder.preemption_executor import BindingRefusedError, RemovalRefusedError
 from scheduler.binder.queue import LONGEST_BACKOFF_SECONDS, State
 from scheduler.cluster.bind import Outcome
 from scheduler.cluster.errors import APIError, APIForbiddenError, APIUnavailableError
 from scheduler.cluster.kinds import Seen
 from scheduler.cluster.reflection import Changes
-from scheduler.metrics import TOO_LARGE
+from scheduler.metrics import DEADLINE_MISSES, TOO_LARGE
 from tests.builders import make_assignment, make_pod, make_rule_set
 from tests.unit.binder.world import World
 
@@ -111,6 +120,21 @@ def test_the_preemptor_is_noted_with_the_decision_that_removes_a_pod_and_not_wit
     room.later()
     assert ["victims" in notes["preemption"] for notes in room.notes[:3]] == [True, False, True]
     assert room.expected == [("low", "urgent", "decision-3")]
+
+
+def test_a_search_for_victims_that_ends_for_time_is_counted(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut_off(**_: Any) -> Search:
+        return Search(reason=NO_TIME, keeps_nomination=True)
+
+    monkeypatch.setattr(nominator_module, "search", cut_off)
+    rule_sets, assignments = [make_rule_set("web")], [make_assignment("web", "web")]
+    room.loop.serve(CompiledRevision(Revision(number=1, rule_sets=rule_sets, assignments=assignments)))
+    counter = DEADLINE_MISSES.labels("web")._value
+    before = counter.get()
+
+    room.pod("urgent", requests=FOUR, priority=10)
+    room.turn()
+    assert counter.get() == before + 1
 
 
 def test_a_pod_too_large_for_a_rule_about_victims_is_counted(room: Room) -> None:

@@ -24,7 +24,7 @@ from scheduler.extender.verbs.bind import NOT_NOW, Binder, Bound, Checked
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError, RequestContexts
 from scheduler.extender.verbs.handlers import VerbHandlers
 from scheduler.extender.verbs.in_flight import InFlight
-from scheduler.metrics import TOO_LARGE
+from scheduler.metrics import DEADLINE_MISSES, TOO_LARGE
 from scheduler.serving.shadows import Shadows
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 
@@ -490,7 +490,9 @@ class TestDeadline:
     def test_victims_that_are_not_asked_about_in_time_may_go_or_stay(self, choice: str, kept: list[str]) -> None:
         victims = [{"name": "none", "expression": "victim.metadata.name != 'v'", "reason": "stays"}]
         setting = Setting({"victims": victims, "failures": {"deadline": choice}}, deadline_seconds=1e-9)
+        before = DEADLINE_MISSES.labels("r0")._value.get()
         assert setting.preempt(a_pod(), n1=["v"], n2=["w"]) == kept
+        assert DEADLINE_MISSES.labels("r0")._value.get() == before + 1
         assert setting.recorder.records[-1].notes["vetoes"] == []
 
     @pytest.mark.parametrize(("choice", "kept"), [("pass", ["n1"]), ("refuse", [])])
