@@ -73,8 +73,11 @@ class SnapshotBuilder:
                 self._touch(new_name)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Count a waiting Pod on a node from now on, until a change shows where it is, or `forget` is called."""
-        if self._assumed.get(pod.uid) != node_name:
+        """Count a waiting Pod on a node from now on, until a change shows where it is, or `forget` is called.
+
+        Does nothing if it was seen on the node meanwhile: `forget` would then take away what is really there.
+        """
+        if pod.uid not in self._pods_on.get(node_name, {}):
             self.forget(pod.uid)
             self._assumed[pod.uid] = node_name
             self._pods_on.setdefault(node_name, {})[pod.uid] = pod

@@ -1,5 +1,7 @@
 """What the loop does while it can't see: a watch that is late, an API server that is away."""
 
+from typing import Any
+
 import pytest
 
 from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS
@@ -74,3 +76,27 @@ def test_bindings_are_sent_again_once_the_api_server_is_back(world: World, monke
 
     assert len(world.dispatcher.requests) == 1
     assert world.on("n1") == ["a"]
+
+
+def test_a_pod_seen_on_its_node_while_it_was_decided_on_keeps_its_room_when_this_process_no_longer_leads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The leader before had bound it there; deciding takes up to seconds."""
+    world = World(monkeypatch)
+    world.node("n1")
+    record = world.loop._record
+
+    def seen_meanwhile(*given: Any) -> str:
+        world.pod("a", requests=ONE, node="n1")
+        return record(*given)
+
+    monkeypatch.setattr(world.loop, "_record", seen_meanwhile)
+    world.pod("a", requests=ONE)
+    world.turn()
+    assert world.on("n1") == ["a"]
+
+    world.leading = False
+    world.answer()
+
+    assert (world.on("n1"), world.state("a")) == (["a"], None)
+    assert world.live._builder._assumed == {}
