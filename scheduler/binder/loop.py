@@ -186,7 +186,7 @@ class Loop:
         self._stopping = False
         self._swept_at = float("-inf")
         self._published_at = float("-inf")
-        # How often the queue's state was published after every Pod known before had been decided on.
+        # How often the queue's state was published, with every Pod of the watch in it, while Pods could be decided on.
         self.passes = 0
         self.status = Status(counts={}, in_flight=0, pods=[], now=clock())
         self._decider = threading.Thread(target=self._run, name="berth-decider", daemon=True)
@@ -531,10 +531,11 @@ class Loop:
             BINDER_QUEUE.labels(state).set(number)
         oldest = sorted(self._queue.waiting(), key=lambda waiting: waiting.first_at)[: self.shown]
         pods = [msgspec.structs.replace(waiting) for waiting in oldest]
-        if self._swept_at > float("-inf") and self._may_decide():
-            self.passes += 1
         in_flight = len(self._api_calls.in_flight)
         self.status = Status(counts=counts, in_flight=in_flight, pods=pods, now=now, last_node=self._last_node)
+        # Last: who sees that a pass is over looks at its state.
+        if self._swept_at > float("-inf") and self._may_decide():
+            self.passes += 1
 
 
 def _helps(change: Change[Node], read: Collection[Path]) -> bool:

@@ -919,3 +919,21 @@ def test_a_pod_that_shrinks_as_its_labels_change_gives_its_room_to_those_that_wa
     world.pod("running", requests={"cpu": "500m"}, node="n1", labels={"x": "y"})
     world.turn(2)
     assert sorted(world.on("n1")) == ["a", "running"]
+
+
+def test_a_pass_counts_once_what_it_found_is_published(world: World) -> None:
+    """`schedule --once` ends after a pass when nothing is under way: of an older state, it would end with nothing decided."""
+    seen: list[dict[str, int]] = []
+
+    class Watched(type(world.loop)):  # type: ignore[misc]
+        """A loop that another thread looks at as soon as a pass counts."""
+
+        def __setattr__(self, name: str, value: object) -> None:
+            super().__setattr__(name, value)
+            if name == "passes":
+                seen.append(self.status.counts)
+
+    world.loop.__class__ = Watched
+    world.pod("a")
+    world.turn()
+    assert seen[0]["active"] == 1
