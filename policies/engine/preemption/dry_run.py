@@ -71,7 +71,7 @@ class Search(msgspec.Struct, frozen=True):
     Attributes:
         preemption: None where no node was found.
         candidates: the nodes that could be freed, including those that a victims rule vetoes.
-        vetoes: the vetoes of victims rules, also of those in mode shadow.
+        vetoes: the vetoes of victims rules; then, of the candidates left, those of rules in mode shadow if there was time for them.
         reason: why no node was found, in kube-scheduler's words; "" with a preemption.
         keeps_nomination: whether the Pod's nominatedNodeName stays as it is. Else it becomes the preemption's node, or
             is cleared.
@@ -109,7 +109,7 @@ def search(
 
     Args:
         cycle: the Pod that finds no room; the Snapshot, with assumed Pods on their nodes already, and with nominated Pods; and
-            the moment. Where its `give_way` ends a filter or a victims rule, no node is freed.
+            the moment. Where its `give_way` ends a filter or an enforced victims rule, no node is freed.
         rule_set: all the filters that a node has to pass, and the victims rules.
         budgets: the PodDisruptionBudgets of all namespaces.
         answer: the filters' results for the nodes; those refused as Unschedulable may be freed.
@@ -130,18 +130,27 @@ def search(
     dry_run.reasons |= dict.fromkeys((name for name in preemptible if name in denied), UNBINDABLE)
     try:
         candidates = dry_run.candidates(potential, offset, wanted(len(potential)))
-        narrowed = narrow(rule_set, pod, snapshot, candidates, now, cycle.give_way)
+        narrowed = narrow(rule_set, pod, snapshot, candidates, now, cycle.give_way, modes=("enforce",))
     except DeadlineError:
         return Search(reason=NO_TIME, keeps_nomination=True)
+    vetoes = narrowed.vetoes + _shadow_vetoes(cycle, rule_set, narrowed.kept)
     chosen = pick(narrowed.kept, now)
     if chosen is None:
         reasons = dry_run.reasons | {veto.node: veto.reason for veto in narrowed.vetoes if veto.drops}
         reason = _no_candidate(reasons.values(), len(snapshot.table))
-        return Search(candidates=candidates, vetoes=narrowed.vetoes, reason=reason)
+        return Search(candidates=candidates, vetoes=vetoes, reason=reason)
     yielding = [other for other in snapshot.nominated.get(chosen.node, ()) if other.priority < pod.priority]
     victims = pods_of(chosen)
     preemption = Preemption(chosen.node, victims, chosen.pdb_violations, yielding, narrowed.kept)
-    return Search(preemption, candidates, narrowed.vetoes)
+    return Search(preemption, candidates, vetoes)
+
+
+def _shadow_vetoes(cycle: Cycle, rule_set: CompiledRuleSet, kept: Sequence[Candidate]) -> list[Veto]:
+    """Return the vetoes of rules in mode shadow; none if time is up, since a shadow keeps no Pod waiting."""
+    try:
+        return narrow(rule_set, cycle.pod, cycle.snapshot, kept, cycle.now, cycle.give_way, modes=("shadow",)).vetoes
+    except DeadlineError:
+        return []
 
 
 def why_not_eligible(pod: Pod, nomination: str, snapshot: Snapshot, refusals: Mapping[str, Status]) -> str:

@@ -5,7 +5,7 @@ It has already reprieved every Pod that it could, so all the victims have to be 
 victim therefore drops its candidate, and the victims of the others stay as they are, in their order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -79,10 +79,12 @@ def narrow(
     candidates: Sequence[Candidate],
     now: datetime,
     end_in_time: Callable[[], None] = go_on,
+    *,
+    modes: Collection[str] = ("enforce", "shadow"),
 ) -> Narrowed:
     """Drop the candidates with a victim that the rule set protects.
 
-    A candidate without victims is kept. Enforced rules are evaluated in order until one drops the candidate.
+    A candidate without victims is kept. Rules are evaluated in order until an enforced one drops the candidate.
 
     Args:
         rule_set: the rules.
@@ -91,27 +93,35 @@ def narrow(
         candidates: what kube-scheduler found.
         now: the moment, aware of its time zone.
         end_in_time: called before each evaluation; it does nothing, or raises DeadlineError.
+        modes: of the rules that are evaluated.
 
     Raises:
         DeadlineError: raised by `end_in_time`.
     """
+    rules = [(rule, made) for rule, made in rule_set.victims if rule.mode in modes]
     kept: list[Candidate] = []
     vetoes: list[Veto] = []
     for candidate in candidates:
         info = snapshot.node(candidate.node)
         node = info.node if info else None
         cases = [Case(victim, pod=pod, node=node, params=rule_set.params, now=now) for victim in candidate.victims]
-        found = _vetoes(rule_set, candidate.node, cases, end_in_time)
+        found = _vetoes(rules, rule_set.version, candidate.node, cases, end_in_time)
         vetoes += found
         if not any(veto.drops for veto in found):
             kept.append(candidate)
     return Narrowed(kept, vetoes)
 
 
-def _vetoes(rule_set: CompiledRuleSet, node: str, cases: Sequence[Case], end_in_time: Callable[[], None]) -> list[Veto]:
+def _vetoes(
+    rules: Sequence[tuple[VictimRule, CompiledVictimRule]],
+    version: int,
+    node: str,
+    cases: Sequence[Case],
+    end_in_time: Callable[[], None],
+) -> list[Veto]:
     vetoes: list[Veto] = []
-    for rule, made in rule_set.victims:
-        found = _of_rule(rule_set.version, rule, made, node, cases, end_in_time)
+    for rule, made in rules:
+        found = _of_rule(version, rule, made, node, cases, end_in_time)
         vetoes += found
         if any(veto.drops for veto in found):
             break

@@ -189,6 +189,16 @@ class TestTime:
         tried = searched(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(8))
         assert (tried.preemption, tried.reason, tried.keeps_nomination) == (None, NO_TIME, True)
 
+    @pytest.mark.parametrize(("most", "said"), [(8, 0), (99, 1)])
+    def test_a_victims_rule_in_mode_shadow_without_time_keeps_nobody_waiting(self, most: int, said: int) -> None:
+        victims = [{"name": "none-may-go", "expression": "false", "reason": "stays", "mode": "shadow"}]
+        filters = [{"builtin": "PodFitsResources"}]
+        rules = CompiledRuleSet(make_rule_set(filters=filters, victims=victims))
+        tried = searched(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(most))
+        assert tried.preemption is not None
+        assert names(tried.preemption.victims) == ["a"]
+        assert len(tried.vetoes) == said
+
     def test_with_enough_of_it_one_goes(self) -> None:
         rules = CompiledRuleSet(make_rule_set(filters=[{"builtin": "PodFitsResources"}]))
         assert names(found(urgent(), snapshot_of(self.PODS), rules=rules, give_way=self.turns(99)).victims) == ["a"]
