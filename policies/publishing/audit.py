@@ -177,8 +177,8 @@ def said_by(row: AuditEvent) -> Said:
     """
     try:
         return _decode(bytes(row.body))
-    except RecursionError as error:
-        message = "it is nested too deeply"
+    except (RecursionError, UnicodeDecodeError) as error:
+        message = "it is nested too deeply" if isinstance(error, RecursionError) else "it isn't UTF-8"
         raise msgspec.DecodeError(message) from error
 
 

@@ -70,9 +70,18 @@ def _by_option(error: SearchError) -> str:
 
 def _as_text(row: AuditEvent) -> str:
     reason = f": {' '.join(row.reason.split())}" if row.reason else ""
-    return f"{row.at:%Y-%m-%d %H:%M:%S} {sentence_of(row, publishing.said_by(row).more)}, {how_of(row)}{reason}"
+    return f"{row.at:%Y-%m-%d %H:%M:%S} {sentence_of(row, publishing.more_of(row))}, {how_of(row)}{reason}"
 
 
 def _as_json(row: AuditEvent) -> str:
-    said = msgspec.to_builtins(publishing.said_by(row))
+    said = msgspec.to_builtins(_said(row))
     return msgspec.json.encode({"ok": publishing.is_as_written(row), **said}).decode()
+
+
+def _said(row: AuditEvent) -> publishing.Said:
+    """Return an event's record; where that can't be read, what the columns say: a damaged event hides no older one."""
+    try:
+        return publishing.said_by(row)
+    except msgspec.DecodeError:
+        columns = {name: getattr(row, name) for name in publishing.Said.__struct_fields__ if hasattr(row, name)}
+        return publishing.Said(**columns | {"id": str(row.pk)})

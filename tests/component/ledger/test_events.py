@@ -127,12 +127,13 @@ def test_events_of_a_clock_that_is_right_are_logged_after_those_of_one_that_is_a
 
 
 def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> None:
-    events = [act(number) for number in range(5)]
+    events = [act(number) for number in range(6)]
     append_events(timezone.now())
     ledgered.sign()
     assert faults(ledgered.verify()) == []
     without_triggers()
     AuditEvent.objects.filter(pk=events[1].pk).update(by="nobody")
+    AuditEvent.objects.filter(pk=events[5].pk).update(body=b'{"by": "\xff"}')
     AuditEvent.objects.filter(pk=events[2].pk).update(body=bytes(events[3].body))
     AuditEvent.objects.filter(pk=events[4].pk).delete()
     LedgerLeaf.objects.filter(index=3).update(row="no id")
@@ -145,4 +146,5 @@ def test_changed_removed_and_planted_events_are_found(ledgered: Ledgered) -> Non
     assert f"leaf 2: AuditEvent {events[2].pk}" in said
     assert "leaf 3: there is no row for it" in said
     assert "leaf 4: there is no row for it" in said
+    assert f"leaf 5: AuditEvent {events[5].pk}" in said
     assert "1 rows have no leaf, and only 0 are older than the log" in said

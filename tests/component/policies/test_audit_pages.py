@@ -208,6 +208,23 @@ def test_the_command_writes_lines_for_people_and_documents_for_programs(history:
         run("--limit", "-5")
 
 
+@pytest.mark.parametrize("body", [b"{cut off", b'{"by": "\xff"}', b'{"id": "1"}'])
+def test_an_event_whose_record_is_damaged_is_shown_by_its_columns_and_hides_no_other(
+    auditor: Client, history: AuditEvent, body: bytes
+) -> None:
+    damaged = AuditEvent.objects.get(pk=history.pk)
+    damaged.pk, damaged.body, damaged.by = time_ordered_id(timezone.now()), body, "mallory"
+    damaged.save(force_insert=True)
+    lines = run().splitlines()
+    assert len(lines) == AuditEvent.objects.count()
+    assert lines[0][20:].startswith("mallory opened Change")
+    first, *others = map(json.loads, run("--output", "json").splitlines())
+    assert (first["ok"], first["id"], first["by"]) == (False, str(damaged.pk), "mallory")
+    assert all(each["ok"] for each in others)
+    for path in (PAGE, f"{PAGE}{damaged.pk}/", REST, f"{REST}/{damaged.pk}"):
+        assert get(auditor, path).status_code == 200, path
+
+
 def run(*arguments: str) -> str:
     out = io.StringIO()
     call_command("events", *arguments, stdout=out)
