@@ -90,7 +90,10 @@ class EditSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     author = serializers.CharField()
     edited_at = serializers.DateTimeField()
-    document = serializers.JSONField(allow_null=True, help_text="the new content; null if the object is removed")
+    document = serializers.JSONField(
+        allow_null=True,
+        help_text="the new content; null if the object is removed, or if it can't be read: `changes` says which",
+    )
     changes = serializers.ListField(child=serializers.CharField(), help_text="the differences, in sentences")
 
 
@@ -189,22 +192,23 @@ class ChangeDetailSerializer(ChangeSerializer):
     @staticmethod
     def _edits(row: Change) -> list[dict[str, Any]]:
         bases = publishing.bases_of(row)
-        rows = {each.key: each for each in row.edits.all()}
+        edits, faults = publishing.readable_edits(row)
+        values = {edit.key: edit.value for edit in edits}
         return [
             {
-                "kind": edit.kind,
-                "name": edit.name,
-                "author": rows[edit.key].author,
-                "edited_at": rows[edit.key].edited_at,
-                "document": None if edit.value is None else document_of(edit.value),
-                "changes": part_changes(bases.get(edit.key), edit.value),
+                "kind": each.kind,
+                "name": each.name,
+                "author": each.author,
+                "edited_at": each.edited_at,
+                "document": document_of(value) if (value := values.get(each.key)) else None,
+                "changes": [faults[each.key]] if each.key in faults else part_changes(bases.get(each.key), value),
             }
-            for edit in publishing.edits_of(row)
+            for each in row.edits.all()
         ]
 
     def get_changes(self, row: Change) -> list[str]:
         """Return what it changes, and the edits that would have ended already."""
-        past = publishing.past_ends(publishing.edits_of(row)) if row.state in lifecycle.OPEN else []
+        past = publishing.past_ends(publishing.readable_edits(row)[0]) if row.state in lifecycle.OPEN else []
         return [*(line for edit in self._edits(row) for line in edit["changes"]), *past]
 
     def get_authors(self, row: Change) -> list[str]:
@@ -230,7 +234,7 @@ class ChangeDetailSerializer(ChangeSerializer):
     @extend_schema_field(ConflictSerializer(many=True))
     def get_conflicts(self, row: Change) -> Any:
         """Return the objects that somebody else has published since."""
-        moved = publishing.moved_of(row) if row.state in lifecycle.OPEN else []
+        moved = publishing.readable_moved(row) if row.state in lifecycle.OPEN else []
         found = [
             {
                 "kind": each.kind,

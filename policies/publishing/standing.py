@@ -77,6 +77,17 @@ def edit_of(row: ChangeEdit) -> Edit:
         raise PublishingError([message]) from error
 
 
+def readable_edits(change: Change) -> tuple[list[Edit], dict[Key, str]]:
+    """Return the edits of a Change that can be read, and why each other one can't: it can still be shown, and withdrawn."""
+    edits, faults = list[Edit](), dict[Key, str]()
+    for row in change.edits.all():
+        try:
+            edits.append(edit_of(row))
+        except PublishingError as error:
+            faults[row.key] = " ".join(error.messages)
+    return edits, faults
+
+
 def edits_between(before: engine.Revision, after: engine.Revision) -> list[Edit]:
     """Return the edits that turn one Revision into another; rule sets keep the version numbers that they have there."""
     old, new = values_of(before), values_of(after)
@@ -90,10 +101,22 @@ def differing(edits: Iterable[Edit], live: engine.Revision) -> dict[Key, Edit]:
 
 
 def moved_of(change: Change) -> list[Moved]:
-    """Return the things that a Change touches and somebody else has published meanwhile, with the three sides of each."""
-    live = current_revision()
-    rows = _moved_rows(change, live.number)
-    values, bases = values_of(live), _bases(rows)
+    """Return the things that a Change touches and somebody else has published meanwhile, with the three sides of each.
+
+    Raises:
+        PublishingError: an edit of them can't be read.
+    """
+    return _sides_of(_moved_rows(change, current_revision().number))
+
+
+def readable_moved(change: Change) -> list[Moved]:
+    """Return `moved_of` a Change without the edits that can't be read."""
+    _, faults = readable_edits(change)
+    return _sides_of([row for row in _moved_rows(change, current_revision().number) if row.key not in faults])
+
+
+def _sides_of(rows: Sequence[ChangeEdit]) -> list[Moved]:
+    values, bases = values_of(current_revision()), _bases(rows)
     return [Moved(*row.key, bases[row.key], values.get(row.key), edit_of(row).value) for row in rows]
 
 
@@ -135,8 +158,11 @@ def _order_in(document: str) -> int | None:
 
 
 def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:
-    """Return the Pauses and Exemptions that an open Change ends without naming them, since it removes their targets."""
-    return ended_with(current_revision(), edits_of(change)) if change.state in lifecycle.OPEN else []
+    """Return the Pauses and Exemptions that an open Change ends without naming them, since it removes their targets.
+
+    An edit that can't be read ends none: it can't go live.
+    """
+    return ended_with(current_revision(), readable_edits(change)[0]) if change.state in lifecycle.OPEN else []
 
 
 def past_ends(edits: Iterable[Edit]) -> list[str]:

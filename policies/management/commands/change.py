@@ -338,7 +338,7 @@ def _line(change: Change) -> str:
 
 def _shown(change: Change) -> Shown:
     standing, bases = publishing.standing_of(change), publishing.bases_of(change)
-    edits = publishing.edits_of(change)
+    edits, unread = publishing.readable_edits(change)
     is_open = change.state in lifecycle.OPEN
     return Shown(
         number=change.pk,
@@ -349,6 +349,7 @@ def _shown(change: Change) -> Shown:
         authors=sorted(standing.authors),
         changes=[
             *(line for edit in edits for line in part_changes(bases.get(edit.key), edit.value)),
+            *unread.values(),
             *(publishing.past_ends(edits) if is_open else []),
         ],
         # Whoever reads this may act as the system's user.
@@ -359,7 +360,7 @@ def _shown(change: Change) -> Shown:
         theirs=_all_theirs(change) if is_open else [],
         live=publishing.current_revision().number,
         ends=[ending_sentence(each, change.expires_at) for each in publishing.endings_of(change)],
-        kept=publishing.owner_notes([edit.key for edit in edits], change.owner) if is_open else [],
+        kept=publishing.owner_notes([edit.key for edit in change.edits.all()], change.owner) if is_open else [],
         waiting=[
             {"name": each.name, "askedBy": each.asked_by, "since": each.since.isoformat()}
             for each in publishing.waiting_for(change)
@@ -373,7 +374,7 @@ def _shown(change: Change) -> Shown:
 
 def _all_theirs(change: Change) -> list[str]:
     orders = publishing.orders_of(change)
-    return [line for each in publishing.moved_of(change) for line in _theirs(each)] + (
+    return [line for each in publishing.readable_moved(change) for line in _theirs(each)] + (
         orders.sentences if orders else []
     )
 

@@ -215,3 +215,25 @@ def test_a_change_is_given_another_title_by_a_command(clients: dict[str, Client]
     digest = change.digest
     change.refresh_from_db()
     assert (change.title, change.reason, change.digest) == ("Web Pods fit", "TICKET-1", digest)
+
+
+@pytest.mark.parametrize("door", ["rest", "command"])
+def test_a_change_that_a_newer_berth_edited_is_shown_and_withdrawn(clients: dict[str, Client], door: str) -> None:
+    change = change_in("draft")
+    change.edits.create(kind="Assignment", name="all", document='{"name": []}', author="ann", edited_at=timezone.now())
+    unread = f"Assignment all in {change} can't be read: it was written by a newer version of Berth."
+    if door == "rest":
+        shown = clients["author"].get(f"/api/v1/changes/{change.pk}")
+        done = act_on_change(clients["author"], change.pk, "withdraw", change.digest)
+        assert (shown.status_code, done.status_code) == (200, 200)
+        assert any(line.startswith(unread) for line in shown.json()["changes"])
+        said = next(each for each in done.json()["edits"] if each["name"] == "all")
+        assert said["document"] is None
+        assert said["changes"][0].startswith(unread)
+    else:
+        for act in ("show", "withdraw"):
+            out = io.StringIO()
+            call_command("change", act, change.pk, stdout=out)
+            assert unread in out.getvalue()
+    change.refresh_from_db()
+    assert change.state == "withdrawn"
