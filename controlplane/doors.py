@@ -13,9 +13,10 @@ from django.db.backends.signals import connection_created
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.utils.cache import add_never_cache_headers
 
-from controlplane.errors import bad_request, not_a_page, sent_signed_out, signed_out
+from controlplane.errors import bad_request, not_a_page, refused, sent_signed_out, signed_out
 from policies import checking
 from policies.api.details import MEDIA_TYPE, problem_response
+from policies.publishing import PublishingError
 from scheduler.decisions.replica import is_history_away
 from scheduler.http_server.connection import OF_AN_ACCOUNT
 
@@ -77,7 +78,13 @@ class Doors:
         return signed_out(response) if "HX-Request" in request.headers else sent_signed_out(request, response)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        """Return 503 for a cancelled statement or an unavailable replica, 400 for a number out of range or too many words, else None."""
+        """Return the answer to an exception that no view handled; None for one that is a fault of Berth's.
+
+        It is 503 for a cancelled statement or an unavailable replica, 400 for a number out of range or too many words, 409 for a
+        refusal.
+        """
+        if isinstance(exception, PublishingError):
+            return refused(request, exception)
         if _is_no_rows_number(exception) or _is_too_complex(exception):
             return bad_request(request)
         if isinstance(exception, OperationalError) and _was_stopped(exception):

@@ -20,6 +20,7 @@ from django.template.response import TemplateResponse
 from django.urls import resolve, reverse
 
 from controlplane.roles import ROLES
+from policies.publishing import PublishingError
 from policies.wording import listed
 from scheduler.decisions.replica import history_behind
 
@@ -87,6 +88,12 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
         text += f" Or it isn't there yet: the history database is {behind} behind."
     remedy = "Look for it by its name or its number: press Ctrl-K, or go to Home."
     return _page(request, 404, "Not found", text, remedy, typed=_typed_here(request))
+
+
+def refused(request: HttpRequest, error: PublishingError) -> HttpResponse:
+    """Answer a request for something that can't be shown or done as it is, such as an edit that a newer Berth wrote."""
+    remedy = "Nothing was changed. Go back; the page of a Change says what can be done with it."
+    return _page(request, 409, "This can't be done", " ".join(error.messages), remedy, typed=_typed_here(request))
 
 
 def not_a_page(request: HttpRequest) -> HttpResponse:

@@ -135,6 +135,10 @@ class RowForm(EditForm):
             faults = self.check_row()
         except RuleSetError as error:
             faults = error.faults
+        except PublishingError as error:
+            # The chosen Change has an edit that a newer Berth wrote.
+            self.add_error("goes_into", error.messages)
+            return
         for fault in faults:
             place = next((name for path, name in self.places.items() if fault.path.startswith(path)), None)
             if not faulty or (place is not None and place not in faulty):

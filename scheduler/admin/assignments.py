@@ -92,11 +92,11 @@ def _takes_page(form: Any, number: int | None) -> dict[str, Any]:
         return {**context, "fault": f"Correct the form first. {' '.join(faults)}"}
     value = read_assignment(compiler.assignment_document(form.instance))
     live, chosen = publishing.current_revision(), form.chosen()
-    edits = publishing.edits_of(chosen) if chosen else []
     # A shadow takes no Pods; the page shows what it would take if it were enforced.
     context["is_shadow"] = value.mode == "shadow"
     enforced = msgspec.structs.replace(value, mode="enforce") if context["is_shadow"] else value
     try:
+        edits = publishing.edits_of(chosen) if chosen else []
         after = publishing.with_edits(
             live, [*(each for each in edits if each.name != value.name), publishing.Edit.of(enforced)]
         )
