@@ -16,7 +16,6 @@ from django.utils.cache import add_never_cache_headers
 from controlplane.errors import bad_request, not_a_page, refused, sent_signed_out, signed_out
 from policies import checking
 from policies.api.details import MEDIA_TYPE, problem_response
-from policies.publishing import PublishingError
 from scheduler.decisions.replica import is_history_away
 from scheduler.http_server.connection import OF_AN_ACCOUNT
 
@@ -83,8 +82,11 @@ class Doors:
         It is 503 for a cancelled statement or an unavailable replica, 400 for a number out of range or too many words, 409 for a
         refusal.
         """
+        # Imported here: every process loads this module, and publishing loads the engine and numpy.
+        from policies.publishing import PublishingError
+
         if isinstance(exception, PublishingError):
-            return refused(request, exception)
+            return refused(request, exception.messages)
         if _is_no_rows_number(exception) or _is_too_complex(exception):
             return bad_request(request)
         if isinstance(exception, OperationalError) and _was_stopped(exception):

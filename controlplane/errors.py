@@ -20,7 +20,6 @@ from django.template.response import TemplateResponse
 from django.urls import resolve, reverse
 
 from controlplane.roles import ROLES
-from policies.publishing import PublishingError
 from policies.wording import listed
 from scheduler.decisions.replica import history_behind
 
@@ -90,10 +89,10 @@ def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpR
     return _page(request, 404, "Not found", text, remedy, typed=_typed_here(request))
 
 
-def refused(request: HttpRequest, error: PublishingError) -> HttpResponse:
+def refused(request: HttpRequest, messages: Iterable[str]) -> HttpResponse:
     """Answer a request for something that can't be shown or done as it is, such as an edit that a newer Berth wrote."""
     remedy = "Nothing was changed. Go back; the page of a Change says what can be done with it."
-    return _page(request, 409, "This can't be done", " ".join(error.messages), remedy, typed=_typed_here(request))
+    return _page(request, 409, "This can't be done", " ".join(messages), remedy, typed=_typed_here(request))
 
 
 def not_a_page(request: HttpRequest) -> HttpResponse:
