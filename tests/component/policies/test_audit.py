@@ -277,6 +277,7 @@ ONLY_READ = {
     ),
     *("known_digests", "load_revision"),
     *("is_same", "levels_of", "live_priority_classes", "live_since", "merged_of", "moved_of"),
+    *("readable_edits", "readable_moved"),
     *(
         "name_of",
         "may",
