@@ -152,6 +152,12 @@ def test_names_of_resources_say_what_kind_they_are(name: str, extended: bool, sc
 
 
 class TestReading:
+    @pytest.mark.parametrize("limits", [["1Gi"], "1Gi", 1])
+    def test_limits_that_are_no_object_are_said_to_be_that(self, limits: object) -> None:
+        pod = Pod.from_json(make_pod(containers=[{"name": "c", "resources": {"limits": limits}}]))
+        with pytest.raises(ObjectError, match="limits of resources are no object"):
+            _ = pod.is_best_effort
+
     @pytest.mark.parametrize(
         "json",
         [
