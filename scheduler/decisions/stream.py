@@ -5,7 +5,7 @@ entries may be lost, duplicated or discarded; readers notice by the records' seq
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -197,12 +197,9 @@ class DecisionStream:
         Raises:
             StreamError: Redis is unavailable.
         """
-        try:
+        found: dict[str, Any] = {}
+        with _stream_errors(), suppress(redis.ResponseError):
             found = self._redis.info("memory")
-        except redis.ResponseError:
-            return False
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
         # Redis counts in this way before it refuses a write (redis 7 evict.c, getMaxmemoryState).
         used = int(found.get("used_memory", 0)) - int(found.get("mem_not_counted_for_evict", 0))
         return used > _MOST_FILLED * int(found.get("maxmemory", 0)) > 0
@@ -213,12 +210,9 @@ class DecisionStream:
         Raises:
             StreamError: Redis is unavailable.
         """
-        try:
+        found: dict[str | None, str | None] = {}
+        with _stream_errors(), suppress(redis.ResponseError):
             found = self._redis.config_get("maxmemory-policy")
-        except redis.ResponseError:
-            return ""
-        except redis.RedisError as error:
-            raise StreamError(_said(error)) from error
         return str(found.get("maxmemory-policy", ""))
 
     def refusal(self) -> str:

@@ -312,12 +312,8 @@ def test_what_a_person_edited_within_its_change_is_drift(write: Any) -> None:
     assert said.startswith(f"rule set web was changed outside of shop-rules, by Change {change.pk} of ")
 
 
-def test_what_a_person_merged_within_its_change_is_drift_and_that_persons_version(write: Any) -> None:
-    run("apply", *SHOP, write(rule_set_document(**FIRST)))
-    files = write(rule_set_document(**FIRST, scores=[{"builtin": "LeastRequestedPriority"}]))
-    run("apply", "--owner", "shop-rules", "--title", "from the files", files)
-    change = Change.objects.get(state="draft")
-    publish(make_rule_set(filters=[*FIRST["filters"], *SECOND["filters"]]))
+def merge_and_publish(change: Change) -> None:
+    """Merge the rule set web with the live one as alice, and publish the Change as bob."""
     live = publishing.current_revision().number
     sides = {("RuleSet", "web"): dict[str, str]()}
     publishing.rebase_change(
@@ -325,6 +321,15 @@ def test_what_a_person_merged_within_its_change_is_drift_and_that_persons_versio
     )
     change.refresh_from_db()
     publishing.publish_change(change=change, by="bob", expected_digest=change.digest)
+
+
+def test_what_a_person_merged_within_its_change_is_drift_and_that_persons_version(write: Any) -> None:
+    run("apply", *SHOP, write(rule_set_document(**FIRST)))
+    files = write(rule_set_document(**FIRST, scores=[{"builtin": "LeastRequestedPriority"}]))
+    run("apply", "--owner", "shop-rules", "--title", "from the files", files)
+    change = Change.objects.get(state="draft")
+    publish(make_rule_set(filters=[*FIRST["filters"], *SECOND["filters"]]))
+    merge_and_publish(change)
 
     # The files lack the second filter: their next apply would take it out.
     (said,) = plan("--owner", "shop-rules", files)["drift"]
@@ -340,13 +345,7 @@ def test_a_merge_that_leaves_its_edit_as_it_was_leaves_it_to_the_repository(writ
     run("apply", "--owner", "shop-rules", "--title", "from the files", files)
     change = Change.objects.get(state="draft")
     publish(make_rule_set(**both))  # somebody needed the second filter earlier
-    live = publishing.current_revision().number
-    sides = {("RuleSet", "web"): dict[str, str]()}
-    publishing.rebase_change(
-        change=change, by="alice", expected_digest=change.digest, expected_revision=live, merge=sides
-    )
-    change.refresh_from_db()
-    publishing.publish_change(change=change, by="bob", expected_digest=change.digest)
+    merge_and_publish(change)
 
     next_files = write(rule_set_document(**both))
 
