@@ -76,7 +76,6 @@ class ChangeViewSet(ReadOnlyViewSet):
         **dict.fromkeys(_MAY_BE_MATCHED, (MAY_MATCH,)),
     }
     has_etag = True
-    may_be_unreadable = {"retrieve"}
 
     def get_queryset(self) -> QuerySet[Change]:
         """Filter the list by the URL's parameters."""

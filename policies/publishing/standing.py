@@ -150,10 +150,10 @@ def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
 
 
 def _order_in(document: str) -> int | None:
-    """Return the order in a document; None where it is gone, or where a newer Berth wrote another form, which `edit_of` refuses."""
+    """Return the order in a document; None where it is gone, or can't be read, which `edit_of` refuses."""
     try:
         return msgspec.json.decode(document, type=_Placed).order if document else None
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:  # of a newer Berth, or damaged
         return None
 
 

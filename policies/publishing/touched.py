@@ -46,10 +46,10 @@ def touched_by(rows: Collection[ChangeEdit], bases: Mapping[str, str], live: eng
 
 
 def _names_in(text: str) -> _Names:
-    """Return the names in a document; none for one in a form of a newer Berth: `edit_of` refuses it, and lists still work."""
+    """Return the names in a document; none for one that can't be read: `edit_of` refuses it, and lists still work."""
     try:
         return msgspec.json.decode(text, type=_Names)
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:  # of a newer Berth, or damaged
         return _Names()
 
 

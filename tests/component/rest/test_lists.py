@@ -230,13 +230,12 @@ def test_each_row_of_a_list_names_the_url_of_itself(auditor: Client) -> None:
 
 def test_what_is_stored_and_cant_be_read_is_answered_as_the_schema_declares(auditor: Client) -> None:
     world = World()
-    ChangeEdit.objects.filter(change=world.change).update(document='{"kind": "of a later version"')
     decision = make_decision(body=b"damaged")
     backtest = Backtest.objects.create(
         change=world.change, revision=1, edits=[], state="done", result=b"damaged", asked_at=AT, until=AT
     )
+    ChangeEdit.objects.filter(change=world.change).update(document='{"kind": "of a later version"')
     for path, key in (
-        ("/changes/{number}", world.change.pk),
         ("/decisions/{id}", decision.pk),
         ("/backtests/{id}", backtest.pk),
         ("/export", f"?change={world.change.pk}"),
@@ -244,3 +243,13 @@ def test_what_is_stored_and_cant_be_read_is_answered_as_the_schema_declares(audi
         url = re.sub(r"\{\w+\}", str(key), path) if "{" in path else path + key
         told(ask(auditor, "get", url), 409)
         assert "409" in schema()["paths"][API + path]["get"]["responses"]
+
+
+def test_a_change_with_damaged_edits_is_shown_with_what_is_wrong_with_each(auditor: Client) -> None:
+    world = World()
+    edits = ChangeEdit.objects.filter(change=world.change)
+    edits.update(document='{"kind": "of a later version"')
+    assert publishing.Kind.ASSIGNMENT in {each.kind for each in edits}
+    shown = told(ask(auditor, "get", f"/changes/{world.change.pk}"))
+    assert all("can't be read" in each["changes"][0] for each in shown["edits"])
+    assert told(ask(auditor, "get", "/changes"))["results"]
