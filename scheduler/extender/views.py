@@ -40,6 +40,7 @@ _SECONDS = {verb: SECONDS.labels(verb) for verb in ("filter", "prioritize", "bin
 _OUTCOMES = ("answered", "refused", "not_ready", "failed")
 _CALLS = {(verb, outcome): CALLS.labels(verb, outcome) for verb in _SECONDS for outcome in _OUTCOMES}
 _JSON = "application/json"
+_NOT_COMPRESSED = frozenset({"", "identity"})
 _CHUNK = 1 << 20
 _INGEST_FACTOR = 4
 
@@ -58,12 +59,15 @@ def _body_of(request: HttpRequest) -> Sent:
     and discarded, up to a bound, because a client that is still writing would see a broken connection and not the answer.
 
     Raises:
-        UnsupportedMediaType: the Content-Type isn't JSON. A web page can send any other type, or none.
+        UnsupportedMediaType: the Content-Type isn't JSON, because a web page can send any other type, or none; or the body is compressed.
         BodyTooLarge: the body is over the limit.
     """
     content_type = request.META.get("CONTENT_TYPE", "")
     if content_type != _JSON and content_type.partition(";")[0].strip().lower() != _JSON:
         raise exceptions.UnsupportedMediaType(content_type)
+    if request.META.get("HTTP_CONTENT_ENCODING", "").lower() not in _NOT_COMPRESSED:
+        message = "a body with Content-Encoding isn't read: send it without compression"
+        raise exceptions.UnsupportedMediaType(content_type, message)
     limit = settings.BERTH.extender_max_body_bytes
     if BODY in request.META:
         sent: Sent | None = request.META[BODY]

@@ -106,6 +106,18 @@ def test_a_verb_is_asked_by_post_alone_and_says_so(method: str) -> None:
     assert answer.content == f'{{"Error":"Method \\"{method}\\" not allowed."}}'.encode()
 
 
+@pytest.mark.parametrize(
+    ("coding", "status"),
+    [("gzip", 415), ("GZIP", 415), ("identity, br", 415), ("identity", 200), ("Identity", 200), ("", 200)],
+)
+def test_a_compressed_body_is_refused_as_such_and_not_read_as_json(coding: str, status: int) -> None:
+    call = VerbView.as_view(verb="filter", answers=Answering())
+    said = {"Host": "localhost", "Content-Encoding": coding}
+    answer = call(RequestFactory().post("/filter", b"{}", content_type="application/json", headers=said))
+    refusal = b'{"Error":"a body with Content-Encoding isn\'t read: send it without compression"}'
+    assert (answer.status_code, answer.content) == (status, refusal if status == 415 else b"{}")
+
+
 class Answering(VerbHandlers):
     """Answers, or isn't ready; each with a Decision."""
 
