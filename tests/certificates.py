@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID, NameOID
 
 DAY = datetime.timedelta(days=1)
 _MAY_SIGN = x509.KeyUsage(
@@ -86,8 +86,12 @@ class Authority:
         uris: tuple[str, ...] = (),
         emails: tuple[str, ...] = (),
         says_purpose: bool = True,
+        written_alternatives: bytes = b"",
     ) -> tuple[bytes, bytes]:
-        """Return a certificate and its key as PEM. It expires in `days`; with a negative number it is expired."""
+        """Return a certificate and its key as PEM. It expires in `days`; with a negative number it is expired.
+
+        `written_alternatives` are alternative names in DER, for such as no library writes.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         ends_at = ends_at or datetime.datetime.now(datetime.UTC) + days * DAY
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else [])
@@ -102,6 +106,9 @@ class Authority:
             builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        if written_alternatives:
+            written = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, written_alternatives)
+            builder = builder.add_extension(written, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
 

@@ -49,14 +49,20 @@ def caller_of(environ: Mapping[str, Any]) -> str | None:
 def _peer_of(connection: Connection) -> _Peer | None:
     """Return the connection's peer. The certificate belongs to the connection: it is decoded once, at the first call."""
     if "peer" not in connection.kept and isinstance(connection.sock, ssl.SSLSocket):
-        certificate, der = connection.sock.getpeercert(), connection.sock.getpeercert(binary_form=True)
-        connection.kept["peer"] = (
-            _Peer(names_in(certificate), peer_expires_at(certificate))
-            if certificate and der and is_for_clients(der)
-            else None
-        )
+        connection.kept["peer"] = _peer_by(connection.sock)
     peer: _Peer | None = connection.kept.get("peer")
     return peer
+
+
+def _peer_by(sock: ssl.SSLSocket) -> _Peer | None:
+    """Return the peer that a verified certificate names; None if it isn't for clients, or can't be read."""
+    try:
+        certificate, der = sock.getpeercert(), sock.getpeercert(binary_form=True)
+        if not certificate or not der or not is_for_clients(der):
+            return None
+        return _Peer(names_in(certificate), peer_expires_at(certificate))
+    except ValueError:  # OpenSSL verifies names whose bytes are no text, and Python can't decode them
+        return None
 
 
 class AllowedCaller(BasePermission):

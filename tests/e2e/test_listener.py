@@ -87,6 +87,20 @@ class TestClientCertificates:
         status, answer = call(secured, files, files.client(name, **alternatives))
         assert (status, answer) == (403, {"Error": "the client certificate is not one that may call"})
 
+    @pytest.mark.parametrize(
+        "written",
+        [
+            pytest.param(b"\x30\x06\x82\x04\xff\xfeab", id="a DNS name that isn't text"),
+            pytest.param(b"\x30\x06\x86\x04\xff\xfeab", id="a URI that isn't text"),
+        ],
+    )
+    def test_who_shows_names_that_cannot_be_read_is_refused_in_words_and_fills_no_log(
+        self, secured: Extender, files: Files, written: bytes
+    ) -> None:
+        status, answer = call(secured, files, files.client(written_alternatives=written))
+        assert (status, answer) == (403, {"Error": "the client certificate is not one that may call"})
+        assert "a request failed" not in secured.log
+
     def test_a_call_with_a_large_body_is_refused_in_words_too(self, secured: Extender, files: Files) -> None:
         connection = secured.connect(client_context(files.server_ca, files.client("somebody")))
         assert post(connection, body=b"x" * 5_000_000)[0] == 403
