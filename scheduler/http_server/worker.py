@@ -11,6 +11,7 @@ from gunicorn.workers.base import Worker as GunicornWorker
 from policies.api.details import MEDIA_TYPE, problem_of
 from scheduler.http_server.body import Body, Budget, WholeBody
 from scheduler.http_server.connection import OF_AN_ACCOUNT, Listener
+from scheduler.http_server.descriptors import connections_within
 from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.listeners import base_environ, is_shared
 from scheduler.http_server.server import Server
@@ -81,7 +82,7 @@ class Worker(GunicornWorker):  # type: ignore[misc]  # gunicorn has no types
             [self.listener(listening.sock) for listening in self.sockets],
             self.wsgi,
             threads=self.cfg.threads,
-            most_connections=self.cfg.worker_connections,
+            most_connections=connections_within(self.cfg.worker_connections),
             tick=self._tick,
             shares_listeners=partial(is_shared, self.ppid),
             grace_seconds=self.grace_seconds,

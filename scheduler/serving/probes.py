@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from scheduler.http_server.body import Body, Budget, WholeBody
 from scheduler.http_server.connection import Listener
+from scheduler.http_server.descriptors import connections_within
 from scheduler.http_server.head import HeadLimits
 from scheduler.http_server.hosts import NOT_OURS, may_probe
 from scheduler.http_server.listeners import base_environ
@@ -54,7 +55,8 @@ class Probes:
             (host.strip("[]"), int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both
         )
         listener = Listener(listening, self._body, _HEAD, base_environ(listening), may_be_known=False)
-        self._server = Server([listener], self._answer, threads=_THREADS, most_connections=_MOST_CONNECTIONS)
+        most = connections_within(_MOST_CONNECTIONS)
+        self._server = Server([listener], self._answer, threads=_THREADS, most_connections=most)
         self._thread = threading.Thread(target=self._server.serve, name="berth-probes", daemon=True)
 
     def start(self) -> None:

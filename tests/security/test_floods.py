@@ -5,6 +5,7 @@ but the worker's own on the processor: other tests have the processors at the sa
 """
 
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -196,6 +197,27 @@ def test_a_flood_of_the_probes_does_not_reach_the_calls(secured: Extender, files
         honest.call()
         assert secured.ask("GET", "/livez", patience_seconds=None)[0] == 200
     assert honest.has_been_served_throughout()
+
+
+def test_strangers_leave_a_process_with_few_files_enough_for_its_own(tmp_path: Path) -> None:
+    """256 are what a shell on macOS gives. The hard limit is lowered too, so that the process can't help itself."""
+    extender = Extender(tmp_path)
+    try:
+        extender.launch()
+        assert extender.process is not None
+        resource.prlimit(extender.process.pid, resource.RLIMIT_NOFILE, (256, 256))  # before it starts its worker
+        eventually(lambda: extender.says_yes("livez"), what="the extender answers")
+        with ExitStack() as stack:
+            for _ in range(300):
+                stack.enter_context(socket.create_connection(("127.0.0.1", extender.port)))
+            (worker,) = workers(extender)
+            files = Path(f"/proc/{worker}/fd")
+            eventually(lambda: len(list(files.iterdir())) > 96, what="the flood is there")
+            assert post(extender.connect())[0] == 200
+            assert len(list(files.iterdir())) < 192
+    finally:
+        extender.stop()
+    assert "Too many open files" not in extender.log
 
 
 SLOW = (

@@ -22,7 +22,7 @@ from scheduler.decisions import time_limit
 from scheduler.evidence import runs
 from scheduler.extender.request import node_bytes, objects, wire
 from scheduler.extender.verbs import in_flight
-from scheduler.http_server import body, connection, server, worker
+from scheduler.http_server import body, connection, descriptors, server, worker
 from scheduler.http_server.body import Budget
 from scheduler.requeue import requeuer
 from scheduler.serving import probes
@@ -70,7 +70,10 @@ ROWS = {
         f" {'MiB' if server.HELD_BYTES == runs._PIECE_BYTES == 1 << 20 else '?'};"
     ),
     "silence": f"| silence between requests | {EXTENDER['keepalive']} s (admin {ADMIN['keepalive']} s) |",
-    "connections": f"| connections of a process | {server.MOST_CONNECTIONS} (probes of binder, worker and beat {probes._MOST_CONNECTIONS}) |",
+    "connections": (
+        f"| connections of a process | {server.MOST_CONNECTIONS} (probes of binder, worker and beat {probes._MOST_CONNECTIONS}); fewer if"
+        f" its `RLIMIT_NOFILE` doesn't allow {descriptors.FOR_OTHERS} files more, for its other work |"
+    ),
     "strangers": f"| connections from one address that were never answered | {server.MOST_STRANGERS};",
     "head's size": (
         f"| request line; header fields; each; the whole head | {EXTENDER['limit_request_line']:,} bytes; "
