@@ -17,11 +17,13 @@ from django.test import Client
 from prometheus_client import generate_latest
 
 from controlplane import health
+from controlplane.env import BASE_DIR
 from controlplane.up import free_port
 from scheduler.metrics import PROCESS
 from scheduler.serving.probes import listen
 
 pytestmark = pytest.mark.django_db
+SECURITY = BASE_DIR / "docs" / "security.md"
 SAID = 'connection to server at "10.1.2.3", port 5432 failed: role "berth" does not exist'
 UNASKED = "can't be checked; the log of this process says why"
 
@@ -41,6 +43,11 @@ def test_prometheus_reads_the_admin_at_its_pods_address_and_no_page_does(
     client: Client, path: str, host: str, status: int
 ) -> None:
     assert client.get(path, headers={"Host": host}).status_code == status
+
+
+def test_security_says_how_the_admin_refuses_a_probe_under_a_pages_name(client: Client) -> None:
+    status = client.get("/metrics", headers={"Host": "page.example.org"}).status_code
+    assert f"(admin, worker, beat, binder); else 403, at the admin {status}." in " ".join(SECURITY.read_text().split())
 
 
 def test_a_pods_address_leads_to_no_page(client: Client) -> None:
