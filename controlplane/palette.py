@@ -42,6 +42,9 @@ def search(request: HttpRequest) -> HttpResponse:
     if not text.strip():
         return HttpResponse()
     pages = Paginator(find(request, text), _PER_PAGE)
+    if not pages.count:
+        context = {"asked": text.strip(), "looked_at": _LOOKED_AT}
+        return TemplateResponse(request, "admin/nothing_found.html", context, headers={"HX-Trigger": "search"})
     results = pages.get_page(request.GET.get("page"))
     context = {
         "page_obj": pages,

@@ -103,6 +103,23 @@ def test_enter_opens_the_first_thing_that_was_found_for_what_is_typed(operator: 
 
 
 @pytest.mark.timeout(600)
+def test_what_finds_nothing_says_so_until_something_else_is_typed(operator: Page) -> None:
+    page = operator
+    page.goto("/admin/")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#search-input-command")).to_be_focused()
+    page.keyboard.type("no-such-thing")
+    nothing = page.locator("#command-results", has_text="Nothing found for “no-such-thing”")
+    expect(nothing).to_be_visible()
+    page.keyboard.press("Enter")  # opens nothing
+    shoot(page, "palette-nothing")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("web-1")
+    expect(page.locator("#command-results a", has_text="shop/web-1")).to_be_visible()
+    expect(nothing).to_be_hidden()
+
+
+@pytest.mark.timeout(600)
 def test_an_answer_about_what_was_typed_before_is_not_waited_for(operator: Page) -> None:
     page = operator
     page.goto("/admin/")

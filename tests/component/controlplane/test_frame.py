@@ -416,6 +416,15 @@ def test_ctrl_k_finds_nothing_that_somebody_may_not_see(auditor: Client, client:
 
 
 @pytest.mark.usefixtures("lived")
+def test_ctrl_k_says_when_it_finds_nothing(auditor: Client) -> None:
+    """In the part of the answer that the page shows: without it the box stays empty, as if the answer were on its way."""
+    page = get(auditor, "/admin/search/?extended=1&s=<b>no-such-thing</b>").content.decode()
+    assert 'id="command-results-list"' in page
+    assert "Nothing found for “&lt;b&gt;no-such-thing&lt;/b&gt;”." in page
+    assert "by the whole name in all" in page
+
+
+@pytest.mark.usefixtures("lived")
 @pytest.mark.parametrize("text", ["%", "9" * 40, "１", "a" * 3000, "'\"", "/", "-"])
 def test_ctrl_k_takes_any_text(auditor: Client, text: str) -> None:
     assert auditor.get("/admin/search/", {"extended": 1, "s": text}).status_code == 200
