@@ -103,10 +103,15 @@ def test_nobody_takes_over_an_account_by_its_name_or_address() -> None:
         (["sam"], "s@example.org"),
         ("9" * 5_000, "s@example.org"),
         ("jörg", "jörg"),
+        ("IŞIK", "IŞIK-2"),
+        ("işik", "işik-2"),
+        ("ışık", "ışık-2"),
+        ("İŞİK", "İŞİK-2"),
     ],
 )
 def test_nobody_gets_a_name_that_looks_like_anothers(claimed: Any, name: str) -> None:
     User.objects.create_user("sam")
+    User.objects.create_user("Işik")
     made = account(ISSUER, {"sub": "8", "preferred_username": claimed, "email": "s@example.org"}, {"Operator"})
     assert made.username == name
 
