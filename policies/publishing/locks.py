@@ -19,6 +19,7 @@ class Lock(IntEnum):
     VERIFICATIONS = 0x62657274682
     SETTINGS = 0x62657274683
     SUPERUSERS = 0x62657274684
+    CANARIES = 0x62657274685
 
 
 def take(lock: Lock) -> None:

@@ -8,6 +8,8 @@ import msgspec
 from django.db import transaction
 
 from policies import publishing
+from policies.publishing import locks
+from policies.publishing.locks import Lock
 from scheduler.cluster.client import connect
 from scheduler.doctor.canary import Advice, Report, Wish, run
 from scheduler.doctor.checkup import configured_verbs
@@ -26,11 +28,12 @@ class CanaryBusyError(Exception):
 
 @transaction.atomic
 def ask(*, by: publishing.By, namespace: str, scheduler_name: str) -> CanaryRun:
-    """Record a request for a canary. The caller then sends the task.
+    """Record a request for a canary. The caller then sends the task. Two clicks at the same instant, be they of two people, make one.
 
     Raises:
         CanaryBusyError: another one is under way.
     """
+    locks.take(Lock.CANARIES)
     now = datetime.now(UTC)
     if CanaryRun.objects.filter(state__in=_UNFINISHED, asked_at__gt=now - LONGEST).exists():
         raise CanaryBusyError

@@ -18,12 +18,13 @@ from policies.models import Change, ChangeEvent, GateSetting, ReviewSetting, Rev
 from policies.publishing import Edit, PublishingError, acts, audit
 from scheduler.applying import Applied, Documents, Planned, Wish, apply, plan_documents
 from scheduler.backtest.runs import Span, start_backtest
+from scheduler.doctor import runs as canaries
 from scheduler.evidence import runs, verifications
 from scheduler.evidence.runs import EvidenceError
 from scheduler.evidence.selection import Case
 from scheduler.evidence.verifications import UnderWayError
 from scheduler.history.holds import make_hold
-from scheduler.models import EvidenceExport, Verification
+from scheduler.models import CanaryRun, EvidenceExport, Verification
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import publish_all
 from tests.component.policies.people import person
@@ -302,6 +303,24 @@ def test_a_verification_that_two_people_ask_for_at_one_instant_is_made_once(monk
     came = at_once(2, click)
     assert came.count("under way") == 1
     assert Verification.objects.count() == 1
+
+
+@pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="SQLite has one writer, which a waiting test would hold up"
+)
+def test_a_canary_that_two_people_ask_for_at_one_instant_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    record_once_another_has_come(monkeypatch)
+    monkeypatch.setattr(publishing, "record_event", audit.record_event)
+
+    def click(index: int) -> str:
+        try:
+            return canaries.ask(by=f"ops-{index}", namespace="default", scheduler_name="default-scheduler").asked_by
+        except canaries.CanaryBusyError:
+            return "under way"
+
+    came = at_once(2, click)
+    assert came.count("under way") == 1
+    assert CanaryRun.objects.count() == 1
 
 
 @pytest.mark.skipif(
