@@ -142,10 +142,11 @@ def detail(request: HttpRequest, number: int) -> HttpResponse:
     log = row.deliveries.select_related("notice").order_by("-pk")
     log = log.filter(pk__lt=asked["before"]) if asked else log
     found = [] if faults else list(log[: _PER_PAGE + 1])
-    hook = _with_proof().get(pk=row.pk)
+    # As it is stored: a refused change is only in `row`, and a colleague may have removed it since.
+    hook = get_object_or_404(_with_proof(), pk=number)
     context = {
         **admin.site.each_context(request),
-        "title": f"Webhook {row.name}",
+        "title": f"Webhook {hook.name}",
         "hook": hook,
         "is_held": hook.held_until is not None and hook.held_until > timezone.now(),
         "seen": seen,

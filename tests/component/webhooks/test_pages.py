@@ -156,6 +156,27 @@ def test_one_that_a_colleague_removes_while_it_is_saved_is_said_to_be_gone(
     assert not Webhook.objects.exists()
 
 
+def test_one_that_a_colleague_removes_while_its_page_is_made_is_not_found(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, _ = made(root)
+
+    def removed_meanwhile(*_: Any, **__: Any) -> tuple[dict[str, Any], list[str]]:
+        Webhook.objects.all().delete()
+        return {}, []
+
+    monkeypatch.setattr("scheduler.admin.webhooks.read_parameters", removed_meanwhile)
+    assert root.get(page(row)).status_code == 404
+
+
+def test_a_page_whose_change_was_refused_is_called_by_the_name_that_is_stored(root: Client) -> None:
+    row, _ = made(root)
+    root.post(f"{LIST}add/", FORM | {"name": "chat"})
+    answer = root.post(page(row), FORM | {"name": "chat"} | seen_on(root, row))
+    assert "There is a webhook chat already." in text_of(answer)
+    assert answer.context["title"] == "Webhook ci"
+
+
 def test_a_refused_page_removes_nothing_that_it_did_not_show(root: Client) -> None:
     row, _ = made(root)
     seen = seen_on(root, row)
