@@ -90,7 +90,9 @@ def _pages(request: HttpRequest, asked: str) -> Iterator[SearchResult]:
 
 def _changes(asked: str) -> Iterator[SearchResult]:
     number = _number(asked, "change")
-    found = Change.objects.filter(pk=number) if number else Change.objects.filter(title__icontains=asked)
+    # The one of this number first: others may have a number in their titles, such as a ticket's.
+    found = Change.objects.filter(Q(pk=number) | Q(title__icontains=asked))
+    found = found.order_by(Case(When(pk=number, then=0), default=1), "-pk")
     rows = list(found.prefetch_related("events")[:_MOST])
     short = publishing.short_of_approvals(rows)
     for row in rows:

@@ -354,6 +354,15 @@ def test_ctrl_k_finds_things_by_name_number_and_id(auditor: Client) -> None:
 
 
 @pytest.mark.usefixtures("lived")
+def test_ctrl_k_finds_a_change_by_a_number_in_its_title_after_the_one_of_that_number(auditor: Client) -> None:
+    first = Change.objects.get(title="Batch at night")
+    later = opened(make_rule_set("later"), title=f"As ticket 4711 says, after Change {first.pk}")
+    assert str(later) in found(auditor, "4711")
+    titles = list(found(auditor, str(first.pk)))
+    assert titles.index(str(first)) < titles.index(str(later))
+
+
+@pytest.mark.usefixtures("lived")
 def test_ctrl_k_begins_with_the_thing_of_exactly_that_name_however_many_contain_it(auditor: Client) -> None:
     publish_all(*[make_rule_set(f"a-web-{index}") for index in range(8)])
     for index in range(8):
