@@ -1,6 +1,7 @@
 """The frame around the pages: its error pages, its keys, what Ctrl-K finds, what it weighs."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -360,6 +361,13 @@ def test_ctrl_k_finds_a_change_by_a_number_in_its_title_after_the_one_of_that_nu
     assert str(later) in found(auditor, "4711")
     titles = list(found(auditor, str(first.pk)))
     assert titles.index(str(first)) < titles.index(str(later))
+
+
+@pytest.mark.usefixtures("lived")
+def test_home_says_of_which_day_its_newest_decisions_are(auditor: Client) -> None:
+    """Where no Pod was decided on for days, a time alone would be taken for one of today."""
+    Decision.objects.update(at=datetime(2026, 3, 5, 13, 30, 21, tzinfo=UTC))
+    assert "03-05 13:30:21" in text_of(get(auditor, "/admin/"))
 
 
 @pytest.mark.usefixtures("lived")
