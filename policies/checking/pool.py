@@ -16,7 +16,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from itertools import islice
-from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,9 @@ from policies.checking.limits import (
     BATCH_BYTES,
     BATCH_DOCUMENTS,
     BUSY,
+    CROWDED,
+    LONG_AT_ONCE,
+    LONG_SECONDS,
     PROCESSES,
     REQUEST_SECONDS,
     TOO_DEEP,
@@ -41,8 +43,6 @@ Answer = tuple[str, Any]
 
 logger = logging.getLogger("berth.checking")
 
-# Until when checks may begin.
-_until = ContextVar("until", default=inf)
 _ROOT = Path(__file__).resolve().parents[2]
 # Nothing of the parent's environment, which has secrets. One thread: numpy would reserve memory for one per core.
 _ENVIRONMENT = {"PATH": os.defpath, "LANG": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"}
@@ -54,6 +54,35 @@ _ENDING_SECONDS = 2.0
 
 class CheckingError(RuntimeError):
     """The checking process met a fault of Berth's own; with its traceback."""
+
+
+class _Request:
+    """The time for the checks of one request, and its place among the long ones, once it is one."""
+
+    _places = threading.BoundedSemaphore(LONG_AT_ONCE)
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._has_place = False
+
+    def why_not(self) -> str:
+        """Return why no further check may begin; empty if one may."""
+        taken = time.monotonic() - self._began
+        if taken >= REQUEST_SECONDS:
+            return TOO_LONG
+        if taken >= LONG_SECONDS and not self._has_place:
+            self._has_place = self._places.acquire(blocking=False)
+            return "" if self._has_place else CROWDED
+        return ""
+
+    def end(self) -> None:
+        """Leave the place to others."""
+        if self._has_place:
+            self._places.release()
+
+
+# None for commands and tasks, whose checks take the time that they need.
+_request: ContextVar[_Request | None] = ContextVar("request", default=None)
 
 
 class _Unpickler(pickle.Unpickler):
@@ -122,11 +151,14 @@ class _Pool:
         packed = [_packed(arguments) for arguments in asked]
         answers: list[Answer] = [_refused(TOO_DEEP)] * len(packed)
         waiting = deque((at, each) for at, each in enumerate(packed) if each is not None)
+        request = _request.get()
         while waiting:
-            is_late = time.monotonic() >= _until.get()
-            if is_late or not self._free.acquire(timeout=WAIT_SECONDS):
+            refusal = request.why_not() if request else ""
+            if not refusal and not self._free.acquire(timeout=WAIT_SECONDS):
+                refusal = BUSY
+            if refusal:
                 for at, _ in waiting:
-                    answers[at] = _refused(TOO_LONG if is_late else BUSY)
+                    answers[at] = _refused(refusal)
                 break
             try:
                 found = self._asked(name, _batch(waiting))
@@ -193,12 +225,17 @@ atexit.register(end)
 
 @contextlib.contextmanager
 def for_one_request() -> Iterator[None]:
-    """Enclose the answering of a request: when it has taken REQUEST_SECONDS, documents that aren't checked yet are refused."""
-    token = _until.set(time.monotonic() + REQUEST_SECONDS)
+    """Enclose the answering of a request: when it has taken REQUEST_SECONDS, documents that aren't checked yet are refused.
+
+    So are they after LONG_SECONDS, while LONG_AT_ONCE others take longer than that.
+    """
+    request = _Request()
+    token = _request.set(request)
     try:
         yield
     finally:
-        _until.reset(token)
+        _request.reset(token)
+        request.end()
 
 
 def run(name: str, *arguments: Any) -> Any:

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import yaml
 
 from policies import checking
 from policies.checking import limits, pool, worker
-from policies.checking.limits import BUSY, TOO_DEEP, TOO_LONG, TOO_MUCH
+from policies.checking.limits import BUSY, CROWDED, LONG_AT_ONCE, LONG_SECONDS, TOO_DEEP, TOO_LONG, TOO_MUCH
 from policies.engine.cel.functions import FORM_LENGTH
 from policies.engine.documents import document_of
 from policies.engine.errors import MOST_FAULTS, Fault, RuleSetError
@@ -124,6 +125,35 @@ def test_many_documents_of_one_request_are_checked_for_so_long(monkeypatch: pyte
     assert all(isinstance(each, RuleSet) for each in checking.read_each(documents))
     with checking.for_one_request():
         assert checking.faults_of(rule_set_document()) == []
+
+
+def test_some_of_the_admins_threads_are_always_for_requests_whose_checks_take_moments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else as many requests with thousands of documents as there are threads, by one account, hold up everybody and /livez for a minute."""
+    monkeypatch.setattr(pool, "BATCH_DOCUMENTS", 1)
+    clock, ask = [0.0], pool._Worker.ask
+    monkeypatch.setattr(pool.time, "monotonic", lambda: clock[0])
+
+    def slow(self: Any, name: str, batch: list[bytes]) -> Any:
+        clock[0] += LONG_SECONDS
+        return ask(self, name, batch)
+
+    monkeypatch.setattr(pool._Worker, "ask", slow)
+    documents = [(rule_set_document(f"r{number}"), "") for number in range(2)]
+    with ExitStack() as others:
+        for _ in range(LONG_AT_ONCE):
+            others.enter_context(checking.for_one_request())
+            assert all(isinstance(each, RuleSet) for each in checking.read_each(documents))
+        with checking.for_one_request():
+            first, second = checking.read_each(documents)
+        assert isinstance(first, RuleSet)
+        assert isinstance(second, RuleSetError)
+        assert second.faults == [Fault("", CROWDED)]
+        with checking.for_one_request():
+            assert checking.faults_of(rule_set_document()) == []
+    with checking.for_one_request():
+        assert all(isinstance(each, RuleSet) for each in checking.read_each(documents))
 
 
 def test_a_check_that_takes_too_much_memory_ends_and_the_next_one_goes_on() -> None:

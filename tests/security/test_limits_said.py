@@ -109,7 +109,10 @@ ROWS = {
         f"two at once for each process that asks; of many each by itself, and others have their turn after {checking.TURN_SECONDS} s |"
     ),
     "faults": f"| {errors.MOST_FAULTS:,} of a document; {errors.MOST_FAULTS:,} of all files of a call to REST",
-    "checking all": f"| checking the documents of a request | {checking.REQUEST_SECONDS} s for all of them,",
+    "checking all": (
+        f"| checking the documents of a request | {checking.REQUEST_SECONDS} s for all of them, from the request's beginning; "
+        f"after {checking.LONG_SECONDS} s only {'four' if checking.LONG_AT_ONCE == 4 else '?'} such requests at once, of the admin's eight threads"
+    ),
     "file": f"| the same | a file or a field of YAML or JSON | {manifests.MAX_CHARACTERS // MI} Mi characters |",
     "document": (
         f"| {manifests.MAX_VALUES:,} values and {manifests.MAX_WRITTEN // MI} Mi characters of texts and paths, anchors counted each time; "
