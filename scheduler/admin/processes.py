@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import quote
 from django.contrib.auth.decorators import permission_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
@@ -105,7 +106,7 @@ def progress(request: HttpRequest, number: int) -> HttpResponse:
 def _progress_of(revision: Revision) -> dict[str, Any]:
     """Return which processes serve a Revision, how many waiting Pods were requeued for it, and the first Decisions by it."""
     alive = Process.objects.filter(heartbeat_at__gt=timezone.now() - STALE_AFTER, revision__gt=0)
-    rows = [(row, reverse("admin:scheduler_process_change", args=[row.pk])) for row in alive]
+    rows = [(row, reverse("admin:scheduler_process_change", args=[quote(row.pk)])) for row in alive]
     asked = recorded().filter(revision=revision.number).order_by("at").defer("body")
     first = unless_away(lambda: list(asked[:_FIRST_DECISIONS]))
     is_past = bool(rows) and all(row.revision > revision.number for row, _ in rows)

@@ -47,6 +47,16 @@ def test_who_has_taken_it_up_is_named_with_when(auditor: Client) -> None:
     assert "worker" not in text
 
 
+def test_the_link_to_a_process_leads_to_it_whatever_its_host_is_called(auditor: Client) -> None:
+    """In the admin's URLs an underscore begins the code of a character: _40 is that of @."""
+    Process.objects.create(
+        id="extender@node_40:1:1", role="extender", host="node_40", pid=1, revision=2,
+        started_at=TAKEN, heartbeat_at=timezone.now(), revision_at=TAKEN,
+    )  # fmt: skip
+    url = shown(auditor).partition('href="/admin/scheduler/process/')[2].partition('"')[0]
+    assert auditor.get(f"/admin/scheduler/process/{url}").status_code == 200
+
+
 def test_who_has_not_yet_comes_first(auditor: Client) -> None:
     process("extender", 2)
     process("binder", 1)
