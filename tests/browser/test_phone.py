@@ -241,3 +241,14 @@ def test_times_of_rows_say_their_zone_where_the_head_of_their_column_is_not_seen
     assert phone.evaluate(zone) == '" UTC"'
     phone.set_viewport_size({"width": 1280, "height": 844})
     assert phone.evaluate(zone) == "none"
+
+
+def test_tokens_with_long_names_and_patterns_are_revoked_within_the_page_of_a_laptop_too(phone: Page) -> None:
+    phone.goto("/admin/tokens/")
+    phone.fill("#id_name", "W" * 50)
+    phone.fill("#id_rule_sets", ",".join(f"{letter * 60}-*" for letter in "abc"))
+    phone.click("#token-form button[type=submit]")
+    expect(phone.locator("#token-made")).to_be_visible()
+    for width in (390, 1024, 1440):
+        phone.set_viewport_size({"width": width, "height": 844})
+        assert phone.evaluate(_WIDER) == [], width
