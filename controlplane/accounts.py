@@ -48,7 +48,8 @@ class LocalAccounts(ModelBackend):
     def has_perm(self, user_obj: Any, perm: str, obj: Any = None) -> bool:
         """Return whether somebody has a permission. The last refused permission is kept, for the page that names who has it."""
         may = super().has_perm(user_obj, perm, obj)
-        if not may:
+        # Whoever may change may see, so Django's pages ask for that after the right to see: the smaller one is what is lacking.
+        if not may and getattr(user_obj, REFUSED, "") != perm.replace(".change_", ".view_"):
             setattr(user_obj, REFUSED, perm)
         return may
 

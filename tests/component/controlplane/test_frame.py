@@ -84,6 +84,13 @@ def test_who_may_not_is_told_who_may(auditor: Client) -> None:
     assert b'id="nav-sidebar"' in page.content
 
 
+def test_who_may_not_even_see_is_told_of_all_roles_that_see(client: Client) -> None:
+    """And not of those alone that may change it, too: an Auditor needs no more to read rule sets."""
+    client.force_login(User.objects.create(username="new", is_staff=True))
+    page = client.get("/admin/policies/ruleset/")
+    assert "People with the role Operator, Approver, Emergency and Auditor can do it" in text_of(page)
+
+
 def test_several_roles_that_may_are_all_named(auditor: Client) -> None:
     number = publish(make_rule_set(filters=[TEAM_FILTER])).pk
     page = auditor.get(f"/admin/policies/revision/{number}/roll_back/")
