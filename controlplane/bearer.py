@@ -89,7 +89,6 @@ class TokenThrottle(SimpleRateThrottle):
 
     def get_cache_key(self, request: Request, view: Any) -> Any:
         """Return the key under which a request is counted; None for one that isn't counted."""
-        del view
         if not isinstance(request.auth, OnBehalf):
             return None
         return self.cache_format % {"scope": self.scope, "ident": request.user.pk}

@@ -39,7 +39,6 @@ class StateFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
-        del request, model_admin
         return [
             ("open", "open"),
             ("waiting", "waiting for approval"),
@@ -139,7 +138,6 @@ class ListOfChanges(ReadOnlyAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list that knows whose approvals count."""
-        del request, kwargs
         return _ChangeList
 
     @display(description="Change", ordering="pk")

@@ -49,7 +49,6 @@ class ChangeAdmin(ListOfChanges):
 
     def changeform_view(self, request: HttpRequest, object_id: str | None = None, *more: Any, **named: Any) -> Any:
         """Show a Change: what it does first. Without one, ask for the title of a new one."""
-        del more, named
         if object_id is None:
             return self._begin(request)
         self.check_may_view(request)

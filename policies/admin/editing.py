@@ -230,7 +230,6 @@ class EditingAdmin(ModelAdmin):
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Show what the removal of a thing takes away, and put the removal into a Change."""
-        del extra_context
         row = self.get_object(request, self.key_of(object_id))
         if not self.has_delete_permission(request, row):
             raise PermissionDenied

@@ -103,7 +103,6 @@ class QuickSelect(UnfoldAdminSelectWidget):  # type: ignore[misc]  # Unfold has 
 
     def optgroups(self, name: str, value: list[str], attrs: dict[str, Any] | None = None) -> list[Any]:
         """Leave the options to `render`."""
-        del name, value, attrs
         return []
 
     def render(self, name: str, value: Any, attrs: dict[str, Any] | None = None, renderer: Any = None) -> SafeString:

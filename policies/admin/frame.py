@@ -233,7 +233,6 @@ class ModelAdmin(UnfoldModelAdmin):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         """Use the list whose rows carry what this user may see."""
-        del request, kwargs
         return ChangeList
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
@@ -277,7 +276,6 @@ class ModelAdmin(UnfoldModelAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Redirect to the row's audit events; Django's own page would be empty."""
-        del extra_context
         row: Any = self.get_object(request, self.key_of(object_id))
         if row is None:
             raise Http404

@@ -55,7 +55,6 @@ class GateSettingAdmin(SettingAdmin):
 
     def save_model(self, request: HttpRequest, obj: GateSetting, form: Any, change: Any) -> None:
         """Save it through `policies.publishing`, which makes all changes of state."""
-        del change
         typed = form.cleaned_data
         made = publishing.set_gate_level(
             rule_set=typed["rule_set"],

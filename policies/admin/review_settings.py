@@ -56,7 +56,6 @@ class ReviewSettingAdmin(SettingAdmin):
 
     def save_model(self, request: HttpRequest, obj: ReviewSetting, form: Any, change: Any) -> None:
         """Save it through `policies.publishing`, which makes all changes of state."""
-        del change
         made = publishing.set_review(by=person(request), **form.cleaned_data)
         obj.pk, obj.set_at = made.pk, made.set_at
         obj._state.adding = False  # noqa: SLF001 - the row is there

@@ -72,7 +72,6 @@ class ArchivedFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices besides the default, rule sets in use."""
-        del request, model_admin
         return [("archived", "archived"), ("all", "all")]
 
     def choices(self, changelist: Any) -> Iterator[Any]:
@@ -101,7 +100,6 @@ class EditedFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
-        del request, model_admin
         return [("live", "live"), ("draft", "in an open Change"), ("new", "only in an open Change")]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
@@ -127,7 +125,6 @@ class BuiltinFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return all built-ins by name."""
-        del request, model_admin
         return [(name, name) for name in sorted({*BUILTIN_FILTERS, *BUILTIN_SCORES})]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[RuleSet]) -> QuerySet[RuleSet]:
@@ -149,7 +146,6 @@ class OwnerFilter(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the user, and the groups."""
-        del request, model_admin
         groups = {each.group for each in publishing.review_settings() if each.rule_set and each.group}
         return [(_MINE, "me"), *((f"group:{name}", name) for name in sorted(groups))]
 

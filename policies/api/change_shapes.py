@@ -251,7 +251,6 @@ class ChangeDetailSerializer(ChangeSerializer):
 
     def get_live(self, row: Change) -> int:
         """Return which Revision is live."""
-        del row
         return publishing.current_revision().number
 
     def get_ends(self, row: Change) -> list[str]:

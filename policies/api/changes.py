@@ -84,7 +84,6 @@ class ChangeViewSet(ReadOnlyViewSet):
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Return one Change: its edits, its state and its events."""
-        del args, kwargs
         change = self.get_object()
         return tagged(Response(self.get_serializer(change).data), change.digest)
 

@@ -11,5 +11,4 @@ class Metadata(SimpleMetadata):
 
     def determine_actions(self, request: Request, view: Any) -> dict[str, Any]:
         """Return no actions: the model's fields aren't the members of request bodies."""
-        del request, view
         return {}

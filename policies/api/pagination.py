@@ -43,7 +43,6 @@ class KeyPages(BasePagination):
 
     def paginate_queryset(self, queryset: Any, request: Request, view: APIView | None = None) -> list[Any]:
         """Return the requested page."""
-        del view
         self._url = request.build_absolute_uri()
         rows, self._next, self._previous = self.find(queryset, request)
         return rows
@@ -220,7 +219,6 @@ class EventPages(KeyPages):
         Raises:
             ValidationError: a value is invalid.
         """
-        del queryset
         sees_addresses = bool(request.user and request.user.has_perm("policies.see_addresses"))
         try:
             page = parse_search(request.query_params.dict(), sees_addresses=sees_addresses, also=["fields"]).page()

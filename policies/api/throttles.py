@@ -22,7 +22,6 @@ class WriteThrottle(SimpleRateThrottle):
 
     def get_cache_key(self, request: Request, view: Any) -> str | None:
         """Return whose writes are counted; None for reading."""
-        del view
         if request.method in _READING:
             return None
         by = "tokens" if isinstance(request.auth, OnBehalf) else "sessions"

@@ -177,12 +177,10 @@ class Filter(Declared):
 
         These labels and `pod_paths` are all by which it can distinguish Pods, wherever they are.
         """
-        del cycle
         return None
 
     def helped_by(self, refusals: Collection[Status]) -> frozenset[str]:
         """Return which of `requeued_by` can help a Pod when these are all that it refused nodes with."""
-        del refusals
         return self.requeued_by
 
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
@@ -193,17 +191,14 @@ class Filter(Declared):
             snapshot: has all the Pods that may be on nodes, except `coming`.
             coming: the Pods that may be added to nodes.
         """
-        del pod, snapshot, coming
         return self.scope is Scope.CLUSTER
 
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
         """Return what it read when it refused a node. This is for people and decides nothing."""
-        del cycle, row, status
         return Detail(self.summary(), self.summary())
 
     def detail_of_pass(self, cycle: Cycle, row: int) -> Detail:
         """Return what it read when it let a node pass; nothing where that isn't worth a sentence."""
-        del cycle, row
         return Detail()
 
 
@@ -223,5 +218,4 @@ class Score(Declared):
 
     def detail(self, cycle: Cycle, row: int, scored: Rows) -> Detail:
         """Return what it read when it scored a node among those of `scored`. This is for people and decides nothing."""
-        del cycle, row, scored
         return Detail(self.summary(), self.summary())

@@ -54,7 +54,6 @@ class NotEmpty(Action):
         Raises:
             ArgumentError: it is empty.
         """
-        del parser, option_string
         if not values:
             message = "is empty, as from an unset shell variable: give it a value, or leave the option out"
             raise ArgumentError(self, message)

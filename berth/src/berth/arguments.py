@@ -44,7 +44,6 @@ class _Prune(Action):
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, option_string: Any = None) -> None:
         """Take the option's argument, if there is one."""
-        del option_string
         setattr(namespace, self.dest, [*getattr(namespace, self.dest), values])
         if isinstance(parser, _Parser):
             parser.scope = values
@@ -59,7 +58,6 @@ class _NotEmpty(Action):
         Raises:
             ArgumentError: it is empty.
         """
-        del parser, option_string
         if not values:
             message = "is empty, as from an unset shell variable: give it a value, or leave the option out"
             raise ArgumentError(self, message)
@@ -75,7 +73,6 @@ class _Misplaced(Action):
         Raises:
             ArgumentError: always.
         """
-        del namespace, values
         message = f"stands after the command, such as: {parser.prog} status {option_string}"
         raise ArgumentError(self, f"{message} {self.metavar}" if self.metavar else message)
 

@@ -114,7 +114,6 @@ class Command(BerthCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do the act, and print the state of the Change afterwards."""
-        del args
         try:
             found = self._do(options)
         except (CommandError, PublishingError) as error:

@@ -41,7 +41,6 @@ class Command(BerthCommand):
         Raises:
             CommandError: a filter's value is invalid.
         """
-        del args
         if options["limit"] < 0:
             message = f"--limit: must be 0 (all) or more, not {options['limit']}"
             raise CommandError(message, returncode=1)

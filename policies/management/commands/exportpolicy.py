@@ -24,7 +24,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, export, write."""
-        del args
         located = read_only_document(options["file"])
         try:
             policy = export_policy(checking.read_rule_set(located.document))

@@ -43,7 +43,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Read, import, write."""
-        del args
         items = list(read_only_document(options["file"]).items())
         made = _imported(items, options["name"])
         has_rules = any(each.spec.filters or each.spec.scores for each in made)

@@ -28,7 +28,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Lint the files."""
-        del args
         notes: list[str] = []
         lines = list(lint_files(options["files"], notes))
         for line in (*(f"! {note}" for note in notes), *lines):

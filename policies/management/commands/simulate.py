@@ -47,7 +47,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print a line for each case."""
-        del args
         rule_set = CompiledRuleSet(_read_policy(options["policy"]))
         for where, line in _lines_of(options["cases"]):
             self.stdout.write(json.dumps(simulate(rule_set, _read_case(line, where), whole=options["whole"])))
