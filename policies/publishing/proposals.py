@@ -1,6 +1,7 @@
 """Single acts as Changes of their own, such as restoring and archiving; published at once, or sent to review where that is required."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from django.db import transaction
@@ -14,7 +15,7 @@ from policies.publishing.changes import open_change, open_roll_back, publish_cha
 from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.history import AssignmentVersion
-from policies.publishing.parts import Kind, Value, key_of
+from policies.publishing.parts import Key, Kind, Value
 from policies.publishing.priority_classes import adopted, live_priority_classes
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import check_version
@@ -25,37 +26,50 @@ from policies.publishing.standing import edits_between, needs_review
 Version = RuleSetVersion | PriorityClassVersion | AssignmentVersion
 
 
+class _Act(NamedTuple):
+    """A single act: the Change that it opened, and what its AuditEvent names."""
+
+    kind: audit.Kind
+    thing: Key
+    change: Change
+    more: Mapping[str, Any] = {}
+
+    def publish(self, by: By, reason: str) -> Revision:
+        """Publish the Change."""
+        made = publish_change(change=self.change, by=by, reason=reason, expected_digest=self.change.digest)
+        self._record(made, by, reason)
+        return made
+
+    def send_to_review(self, by: By, reason: str) -> Change:
+        """Send the Change to review instead."""
+        self._record(None, by, reason)
+        return submit_act(change=self.change, by=by)
+
+    def _record(self, made: Revision | None, by: By, reason: str) -> None:
+        audit.record_single(self.kind, self.thing, self.change, made, by=by, reason=reason, more=self.more)
+
+
+@transaction.atomic
 def go_back(*, version: Version, by: By, reason: str, expected_digest: str = "") -> Revision:
     """Make an older version of one rule set, Assignment or PriorityClass live again.
 
     Raises:
         PublishingError: it is live already, or needs approvals: `propose_going_back` asks for them.
     """
-    with transaction.atomic():
-        change = _going_back(version, by, reason, expected_digest)
-        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
-        _record_going_back(version, change, made, by, reason)
-        return made
+    return _going_back(version, by, reason, expected_digest).publish(by, reason)
 
 
+@transaction.atomic
 def propose_going_back(*, version: Version, by: By, reason: str, expected_digest: str = "") -> Change:
     """Send to review a Change that makes an older version of a rule set, an Assignment or a PriorityClass live again."""
-    with transaction.atomic():
-        change = _going_back(version, by, reason, expected_digest)
-        _record_going_back(version, change, None, by, reason)
-        return submit_act(change=change, by=by)
+    return _going_back(version, by, reason, expected_digest).send_to_review(by, reason)
 
 
-def _going_back(version: Version, by: By, reason: str, expected_digest: str) -> Change:
+def _going_back(version: Version, by: By, reason: str, expected_digest: str) -> _Act:
     check_shown(expected_digest, lock_revisions().number)
-    edits = [Edit.of(content_of_version(version))]
-    return open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
-
-
-def _record_going_back(version: Version, change: Change, made: Revision | None, by: By, reason: str) -> None:
-    key = key_of(content_of_version(version))
-    more = {"version": version.number}
-    audit.record_single(audit.Kind.GO_BACK, key, change, made, by=by, reason=reason, more=more)
+    edit = Edit.of(content_of_version(version))
+    change = open_change(title=f"Go back to {version}: {_first_line(reason)}", edits=[edit], by=by, reason=reason)
+    return _Act(audit.Kind.GO_BACK, edit.key, change, {"version": version.number})
 
 
 def content_of_version(version: Version) -> Value:
@@ -71,6 +85,7 @@ def content_of_version(version: Version) -> Value:
     return engine.decode_priority_class(version.document.encode())
 
 
+@transaction.atomic
 def adopt(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Revision:
     """Make PriorityClasses live as the cluster has them: both classes made by others and classes changed by others.
 
@@ -83,66 +98,47 @@ def adopt(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "
     Raises:
         PublishingError: one was removed or changed in the cluster, or approvals are needed: `propose_adoption` asks for them.
     """
-    with transaction.atomic():
-        change = _adopting(names, by, reason, expected_digest)
-        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
-        _record_adoption(names, change, made, by, reason)
-        return made
+    return _adopting(names, by, reason, expected_digest).publish(by, reason)
 
 
+@transaction.atomic
 def propose_adoption(*, names: Sequence[str], by: By, reason: str, expected_digest: str = "") -> Change:
     """Send to review a Change that makes PriorityClasses live as the cluster has them."""
-    with transaction.atomic():
-        change = _adopting(names, by, reason, expected_digest)
-        _record_adoption(names, change, None, by, reason)
-        return submit_act(change=change, by=by)
+    return _adopting(names, by, reason, expected_digest).send_to_review(by, reason)
 
 
-def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -> Change:
+def _adopting(names: Sequence[str], by: By, reason: str, expected_digest: str) -> _Act:
     lock_revisions()  # the live state stays as the person saw it until this is published
     live = live_priority_classes()
     wanted = [adopted(name, live.get(name)) for name in names]
     check_shown(expected_digest, wanted, [live.get(name) for name in names])
-    what = names[0] if len(names) == 1 else f"{len(names)} PriorityClasses"
-    edits = [Edit.of(each) for each in wanted]
-    return open_change(title=f"Take over {what}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
+    only = names[0] if len(names) == 1 else ""
+    title = f"Take over {only or f'{len(names)} PriorityClasses'}: {_first_line(reason)}"
+    change = open_change(title=title, edits=[Edit.of(each) for each in wanted], by=by, reason=reason)
+    return _Act(audit.Kind.ADOPT, (Kind.PRIORITY_CLASS, only), change, {"names": list(names)})
 
 
-def _record_adoption(names: Sequence[str], change: Change, made: Revision | None, by: By, reason: str) -> None:
-    thing = (Kind.PRIORITY_CLASS, names[0] if len(names) == 1 else "")
-    more = {"names": list(names)}
-    audit.record_single(audit.Kind.ADOPT, thing, change, made, by=by, reason=reason, more=more)
-
-
+@transaction.atomic
 def archive(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Revision:
     """Remove a rule set from the live state and from the lists; its versions stay, and `go_back` restores it.
 
     Raises:
         PublishingError: an Assignment names it, or approvals are needed: `propose_archiving` asks for them.
     """
-    with transaction.atomic():
-        change = _archiving(rule_set, by, reason, expected_digest)
-        made = publish_change(change=change, by=by, reason=reason, expected_digest=change.digest)
-        _record_archiving(rule_set, change, made, by, reason)
-        return made
+    return _archiving(rule_set, by, reason, expected_digest).publish(by, reason)
 
 
+@transaction.atomic
 def propose_archiving(*, rule_set: RuleSet, by: By, reason: str, expected_digest: str = "") -> Change:
     """Send to review a Change that archives a rule set."""
-    with transaction.atomic():
-        change = _archiving(rule_set, by, reason, expected_digest)
-        _record_archiving(rule_set, change, None, by, reason)
-        return submit_act(change=change, by=by)
+    return _archiving(rule_set, by, reason, expected_digest).send_to_review(by, reason)
 
 
-def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> Change:
+def _archiving(rule_set: RuleSet, by: By, reason: str, expected_digest: str) -> _Act:
     check_shown(expected_digest, lock_revisions().number)
-    edits = [Edit(Kind.RULE_SET, rule_set.name, None)]
-    return open_change(title=f"Archive {rule_set}: {_first_line(reason)}", edits=edits, by=by, reason=reason)
-
-
-def _record_archiving(rule_set: RuleSet, change: Change, made: Revision | None, by: By, reason: str) -> None:
-    audit.record_single(audit.Kind.ARCHIVE, (Kind.RULE_SET, rule_set.name), change, made, by=by, reason=reason)
+    edit = Edit(Kind.RULE_SET, rule_set.name, None)
+    change = open_change(title=f"Archive {rule_set}: {_first_line(reason)}", edits=[edit], by=by, reason=reason)
+    return _Act(audit.Kind.ARCHIVE, edit.key, change)
 
 
 def reorder(*, names: Sequence[str], by: By, reason: str = "", expected_digest: str = "") -> Change:
