@@ -191,14 +191,23 @@ class RevisionAdmin(ReadOnlyAdmin):
         return f"Roll back to Revision {change.rolls_back_to}: {said}"
 
     @display(description="What changed")
+    @once
     def what_changed(self, row: Revision) -> SafeString:
         """Return the changes since the previous Revision, a line each."""
         return _first_lines(row, "changes")
 
     @display(description="Compared")
+    @once
     def documents_compared(self, row: Revision) -> SafeString:
         """Return the whole documents of the things that changed, compared with those of the previous Revision."""
-        return _once(row, "compared", lambda: _compared(row))
+        found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
+        shown = format_html_join(
+            "", '<h2 class="berth-thing">{} {}</h2>{}', ((*each.key, whole(each.before, each.after)) for each in found)
+        )
+        if number <= _FIRST:
+            return shown or SafeString("none")
+        both = reverse("compare", query={"kind": "Revision", "before": row.number - 1, "after": row.number})
+        return format_html("{}{}", shown, link(both, f"All {number:,}"))
 
     @display(description="Reason")
     def short_reason(self, row: Revision) -> str:
@@ -242,26 +251,31 @@ class RevisionAdmin(ReadOnlyAdmin):
         return format_html("{} at {} UTC", named(row, row.made_by), f"{row.created_at:%Y-%m-%d %H:%M:%S}")
 
     @display(description="Rule sets")
+    @once
     def rule_sets(self, row: Revision) -> SafeString:
         """Return the rule sets that it holds."""
         return _first_lines(row, "rule-sets")
 
     @display(description="Assignments")
+    @once
     def assignments(self, row: Revision) -> SafeString:
         """Return the Assignments that it holds, in their order."""
         return _first_lines(row, "assignments")
 
     @display(description="PriorityClasses")
+    @once
     def priority_classes(self, row: Revision) -> SafeString:
         """Return the PriorityClasses that it holds, the highest value first."""
         return _first_lines(row, "priority-classes")
 
     @display(description="Pauses")
+    @once
     def pauses(self, row: Revision) -> SafeString:
         """Return what is paused in it."""
         return _first_lines(row, "pauses")
 
     @display(description="Exemptions")
+    @once
     def exemptions(self, row: Revision) -> SafeString:
         """Return its Exemptions: Pods to which rules don't apply."""
         return _first_lines(row, "exemptions")
@@ -272,9 +286,17 @@ class RevisionAdmin(ReadOnlyAdmin):
         return link(decisions_url(revision=row.number), f"Decisions by Revision {row.number}")
 
     @display(description="Document")
+    @once
     def document(self, row: Revision) -> SafeString:
         """Return the indented document if it is short, and a link to the whole document."""
-        return _once(row, "document", lambda: _document(row))
+        url = reverse("admin:policies_revision_document", args=[row.number])
+        download = link(url, "The whole document (JSON)")
+        size = publishing.held_by(row.number).aggregate(size=Sum(Length("part__document")))["size"] or 0
+        if size > _SHOWN_BYTES:
+            return download
+        text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
+        folded = '<details class="berth-details"><summary>Show it here</summary>{}</details>{}'
+        return format_html(folded, copyable(text), download)
 
 
 class _List(msgspec.Struct, frozen=True):
@@ -343,41 +365,8 @@ def _numbers(row: Revision) -> dict[str, int]:
     return found
 
 
-def _once(row: Revision, name: str, make: Callable[[], SafeString]) -> SafeString:
-    """Return a cached field of a Revision. A page asks five times for each of its fields, always with the same row."""
-    shown: dict[str, SafeString] = vars(row).setdefault("shown", {})
-    if name not in shown:
-        shown[name] = make()
-    return shown[name]
-
-
-def _compared(row: Revision) -> SafeString:
-    found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
-    shown = format_html_join(
-        "", '<h2 class="berth-thing">{} {}</h2>{}', ((*each.key, whole(each.before, each.after)) for each in found)
-    )
-    if number <= _FIRST:
-        return shown or SafeString("none")
-    both = reverse("compare", query={"kind": "Revision", "before": row.number - 1, "after": row.number})
-    return format_html("{}{}", shown, link(both, f"All {number:,}"))
-
-
-def _document(row: Revision) -> SafeString:
-    whole = link(reverse("admin:policies_revision_document", args=[row.number]), "The whole document (JSON)")
-    size = publishing.held_by(row.number).aggregate(size=Sum(Length("part__document")))["size"] or 0
-    if size > _SHOWN_BYTES:
-        return whole
-    text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
-    folded = '<details class="berth-details"><summary>Show it here</summary>{}</details>{}'
-    return format_html(folded, copyable(text), whole)
-
-
 def _first_lines(row: Revision, which: str) -> SafeString:
     """Return the first lines of a list, and a link to the whole list if there are more."""
-    return _once(row, which, lambda: _make_first_lines(row, which))
-
-
-def _make_first_lines(row: Revision, which: str) -> SafeString:
     lines, number = _lines(row, which, 0, _FIRST)
     if not lines:
         return SafeString("none")
