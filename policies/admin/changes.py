@@ -141,6 +141,16 @@ def _done(act: str, row: Change, request: HttpRequest, typed: dict[str, Any]) ->
     return f"{said} Your comment is kept."
 
 
+def _with_text(act: Callable[..., object], said: str) -> _Act:
+    """Return the act that takes the typed text, and whose outcome is always the same."""
+
+    def do(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+        act(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
+        return said
+
+    return do
+
+
 def _publish(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     made = publishing.publish_change(
         change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"]
@@ -160,11 +170,6 @@ def _approve(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     if row.state == lifecycle.PUBLISHED:
         return "Your approval of the emergency publish is recorded."
     return "Your approval is recorded. It applies to what you saw: any edit drops it, and so does another publish of the same objects."
-
-
-def _submit(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    publishing.submit_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "The Change is in review."
 
 
 def _gate(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
@@ -230,40 +235,25 @@ def _comment(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     return "Your comment was added."
 
 
-def _reject(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    publishing.reject_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "The Change is rejected."
-
-
-def _reopen(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    publishing.reopen_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "The Change is a draft again."
-
-
 def _discard(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     kind, _, name = typed["what"].partition("/")
     publishing.discard_edits(change=row, keys=[(kind, name)], by=person(request), expected_digest=typed["digest"])
     return f"The edit of {name} is discarded."
 
 
-def _withdraw(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
-    publishing.withdraw_change(change=row, by=person(request), expected_digest=typed["digest"], text=typed["text"])
-    return "The Change is withdrawn."
-
-
 _ACTS: dict[str, _Act] = {
     "publish": _publish,
     "urgent": _urgent,
     "approve": _approve,
-    "submit": _submit,
+    "submit": _with_text(publishing.submit_change, "The Change is in review."),
     "gate": _gate,
     "ask": _ask,
     "schedule": _schedule,
     "expire": _expire,
     "rebase": _rebase,
     ChangeEvent.Act.COMMENT: _comment,
-    "reject": _reject,
-    "reopen": _reopen,
-    "withdraw": _withdraw,
+    "reject": _with_text(publishing.reject_change, "The Change is rejected."),
+    "reopen": _with_text(publishing.reopen_change, "The Change is a draft again."),
+    "withdraw": _with_text(publishing.withdraw_change, "The Change is withdrawn."),
     "discard": _discard,
 }
