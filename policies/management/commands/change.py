@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from policies import manifests, publishing
 from policies.changes_in_words import part_changes
 from policies.management.command import BerthCommand, NotEmpty, moment, moment_to_come
-from policies.models import Change, Revision
+from policies.models import Change
 from policies.origin import system_user
 from policies.publishing import By, Key, OnBehalf, PublishingError, lifecycle
 from policies.sentences import ending_sentence
@@ -186,6 +186,19 @@ def _who(account: str) -> By:
 _Act = Callable[[Change, By, dict[str, Any]], object]
 
 
+def _simple(act: Callable[..., object], *, said_as: str = "text", looks_at_edits: bool = True) -> _Act:
+    """Return an act that takes only a reason; `said_as` is the name that `act` has for it.
+
+    `act` compares the digest again, under its lock; where the edits don't matter to it, only one that the user gave.
+    """
+
+    def do(change: Change, by: By, options: dict[str, Any]) -> None:
+        digest = change.digest if looks_at_edits or options["digest"] else ""
+        act(change=change, by=by, expected_digest=digest, **{said_as: options["reason"]})
+
+    return do
+
+
 def _ask(change: Change, by: By, options: dict[str, Any]) -> None:
     if not options["whom"]:
         message = "Give the account that should review it: --whom USER."
@@ -198,22 +211,6 @@ def _approve(change: Change, by: By, options: dict[str, Any]) -> None:
         message = f"Give the digest of what you looked at: --digest {change.digest[:_SHORT_DIGEST]} is what `change show {change.pk}` prints."
         raise CommandError(message)
     publishing.approve_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
-
-
-def _publish(change: Change, by: By, options: dict[str, Any]) -> Revision:
-    return publishing.publish_change(change=change, by=by, expected_digest=change.digest, reason=options["reason"])
-
-
-def _urgent(change: Change, by: By, options: dict[str, Any]) -> Revision:
-    return publishing.publish_urgently(change=change, by=by, expected_digest=change.digest, reason=options["reason"])
-
-
-def _submit(change: Change, by: By, options: dict[str, Any]) -> None:
-    publishing.submit_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
-
-
-def _reject(change: Change, by: By, options: dict[str, Any]) -> None:
-    publishing.reject_change(change=change, by=by, expected_digest=change.digest, text=options["reason"])
 
 
 def _rebase(change: Change, by: By, options: dict[str, Any]) -> None:
@@ -279,30 +276,21 @@ def _gate(change: Change, by: By, options: dict[str, Any]) -> None:
     publishing.run_gate(change=change, by=by)
 
 
-def _seen(change: Change, options: dict[str, Any]) -> str:
-    """Return the digest that the user looked at, to be compared again under the lock; empty where none is given."""
-    return change.digest if options["digest"] else ""
-
-
 _ACTS: dict[str, _Act] = {
     "approve": _approve,
     "ask": _ask,
     "comment": lambda change, by, options: publishing.comment_on_change(change=change, by=by, text=options["reason"]),
     "expire": _expire,
     "gate": _gate,
-    "publish": _publish,
+    "publish": _simple(publishing.publish_change, said_as="reason"),
     "rebase": _rebase,
-    "reject": _reject,
+    "reject": _simple(publishing.reject_change),
     "rename": _rename,
-    "reopen": lambda change, by, options: publishing.reopen_change(
-        change=change, by=by, expected_digest=_seen(change, options), text=options["reason"]
-    ),
+    "reopen": _simple(publishing.reopen_change, looks_at_edits=False),
     "schedule": _schedule,
-    "submit": _submit,
-    "urgent": _urgent,
-    "withdraw": lambda change, by, options: publishing.withdraw_change(
-        change=change, by=by, expected_digest=_seen(change, options), text=options["reason"]
-    ),
+    "submit": _simple(publishing.submit_change),
+    "urgent": _simple(publishing.publish_urgently, said_as="reason"),
+    "withdraw": _simple(publishing.withdraw_change, looks_at_edits=False),
 }
 
 
