@@ -101,22 +101,22 @@ class RowPages(KeyPages):
         text = request.query_params.get("cursor")
         if text is None:
             rows, behind = _some(queryset, order, limit)
-            return rows, self._key(rows, order, behind, "b"), None
+            return rows, self._last(rows, order) if behind else None, None
         way, values = _read_cursor(text, order)
         try:
             if way == "b":
                 rows, behind = _some(queryset.filter(_beyond(order, values)), order, limit)
-                return rows, self._key(rows, order, behind, "b"), self._first(rows, order)
+                return rows, self._last(rows, order) if behind else None, self._first(rows, order)
             turned = [name.removeprefix("-") if name.startswith("-") else f"-{name}" for name in order]
             rows, before = _some(queryset.filter(_beyond(turned, values)), turned, limit)
         except (ValueError, TypeError, OverflowError, DjangoValidationError) as error:
             raise _no_cursor() from error
         rows.reverse()
-        return rows, _cursor("b", rows[-1], order) if rows else None, self._first(rows, order) if before else None
+        return rows, self._last(rows, order), self._first(rows, order) if before else None
 
     @staticmethod
-    def _key(rows: Sequence[Model], order: Sequence[str], is_more: bool, way: str) -> str | None:  # noqa: FBT001
-        return _cursor(way, rows[-1], order) if rows and is_more else None
+    def _last(rows: Sequence[Model], order: Sequence[str]) -> str | None:
+        return _cursor("b", rows[-1], order) if rows else None
 
     @staticmethod
     def _first(rows: Sequence[Model], order: Sequence[str]) -> str | None:
