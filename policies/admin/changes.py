@@ -18,7 +18,7 @@ from policies import publishing
 from policies.admin.base import change_url, person
 from policies.admin.change_list import ListOfChanges
 from policies.admin.change_page import ActForm, choice_of, context_of, shown_in_field
-from policies.admin.edit_into import BeginForm, Offer, begun
+from policies.admin.edit_into import BeginForm, Offer
 from policies.admin.gate import shown
 from policies.models import Change, ChangeEvent
 from policies.publishing import PublishingError, lifecycle
@@ -61,7 +61,7 @@ class ChangeAdmin(ListOfChanges):
         form, faults = BeginForm(request.POST or None), []
         if request.method == "POST" and form.is_valid():
             try:
-                made = begun(form, person(request))
+                made = publishing.begin_once(**form.cleaned_data, by=person(request))
             except PublishingError as error:
                 faults = list(error.messages)
             else:

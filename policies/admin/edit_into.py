@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
@@ -89,8 +88,3 @@ class Offer:
         close = [names[each] for each in get_close_matches(asked, names, n=_CLOSE)]
         meant = f" Did you mean {' or '.join(close)}?" if close else ""
         return f"There is no rule set, Assignment or PriorityClass called {asked}, live or in this Change.{meant}"
-
-
-def begun(form: BeginForm, by: Any) -> Change:
-    """Open the Change of a form, once if it is sent twice."""
-    return publishing.begin_once(title=form.cleaned_data["title"], reason=form.cleaned_data["reason"], by=by)

@@ -172,19 +172,15 @@ class EditingAdmin(ModelAdmin):
         """Return the name of a row's thing."""
         return str(row.name)
 
-    def change_of(self, request: HttpRequest) -> Change | None:
-        """Return the open Change that the address names, if it names one."""
-        return open_change_of(request)
-
     def edited(self, request: HttpRequest, name: str) -> Value | None:
         """Return a thing's content in the Change that the address names; None where that Change doesn't edit it."""
-        change, key = self.change_of(request), (self.kind, name)
+        change, key = open_change_of(request), (self.kind, name)
         return publishing.found_in(change, key).value if change and publishing.edit_in(change, key) else None
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:  # noqa: FBT001,FBT002 - Django's
         """Return the form, for the Change that the address names."""
         form = super().get_form(request, obj, change, **kwargs)
-        form.loaded_from = self.change_of(request)  # type: ignore[attr-defined] # a class made for this request
+        form.loaded_from = open_change_of(request)  # type: ignore[attr-defined] # a class made for this request
         form.refusal = refusal_of(request)  # type: ignore[attr-defined]
         return form
 
@@ -235,7 +231,7 @@ class EditingAdmin(ModelAdmin):
             raise PermissionDenied
         if row is None:
             raise Http404
-        change, key = self.change_of(request), (self.kind, self.name_of(row))
+        change, key = open_change_of(request), (self.kind, self.name_of(row))
         return confirm(
             self,
             request,

@@ -107,7 +107,7 @@ class RuleSetVersionAdmin(EditingAdmin):
     def _above_the_form(self, request: HttpRequest, context: dict[str, Any], row: Any) -> dict[str, Any]:
         form = context["adminform"].form
         formsets = [each.formset for each in context["inline_admin_formsets"]]
-        name, change = row.rule_set.name, self.change_of(request)
+        name, change = row.rule_set.name, open_change_of(request)
         faults: list[FieldFault] = faults_of_forms(form, formsets) if form.is_bound else []
         return {
             "faults": faults,
@@ -143,7 +143,7 @@ class RuleSetVersionAdmin(EditingAdmin):
         rule_set = RuleSet.objects.filter(name=name).first() or RuleSet(
             name=name, description=request.GET.get("description", "")
         )
-        content = content_of(rule_set, self.change_of(request)) if rule_set.pk else _copied(request, rule_set)
+        content = content_of(rule_set, open_change_of(request)) if rule_set.pk else _copied(request, rule_set)
         row = RuleSetVersion(rule_set=rule_set, number=0, **compiler.version_fields(content))
         row.loaded_rules = compiler.rules_of(content, version=row)  # type: ignore[attr-defined] # for the formsets
         if request.method == "GET":

@@ -7,7 +7,7 @@ from typing import Any
 
 from policies import classic, profiles
 from policies.checking.facts import facts_of
-from policies.checking.wire import Facts, Sent, SentFault, write_faults, write_located, write_value
+from policies.checking.wire import Sent, SentFault, write_faults, write_located, write_value
 from policies.engine import decision, documents, validation
 from policies.engine.errors import RuleSetError
 from policies.engine.ruleset import Assignment, Document, RuleSet
@@ -39,10 +39,6 @@ def _imported(document: object, name: str) -> RuleSet:
     return (profiles.import_profile if is_configuration else classic.import_policy)(document, name=name)
 
 
-def _facts_of(rule_set: RuleSet) -> list[Facts]:
-    return facts_of(rule_set)
-
-
 def _import_policy(document: object, name: str) -> Sent:
     return write_value(_imported(document, name))
 
@@ -64,7 +60,7 @@ def _run_tests(rule_set: RuleSet) -> list[SentFault]:
 
 
 JOBS: Mapping[str, Callable[..., Any]] = {
-    "facts_of": _facts_of,
+    "facts_of": facts_of,
     "faults_of": _faults_of,
     "import_policy": _import_policy,
     "params_faults": _params_faults,
