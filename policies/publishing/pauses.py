@@ -122,10 +122,10 @@ def resume(*, target: str, by: By, reason: str, expected_digest: str = "", looke
         known = [each for each in live.pauses if each.target == target]
         if looked_at not in map(digest_of_shown, known):
             check_shown(looked_at, *known[:1])
-        edits = _pauses_of(target, live)
-        if not edits:
+        if not known:
             _read_pause("any", {"target": target, "reason": "any"})  # what can't be a target is said first
             raise PublishingError([not_paused(target)])
+        edits = [Edit(Kind.PAUSE, each.name, None) for each in known]
         change = _make(f"Resume {target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.RESUME, change, target, by, reason)
         return change
@@ -213,11 +213,6 @@ def _read_pause(name: str, spec: Mapping[str, Any]) -> engine.Pause:
         return read_pause(document)
     except RuleSetError as error:
         raise PublishingError(error.faults) from error
-
-
-def _pauses_of(target: str, live: engine.Revision) -> list[Edit]:
-    """Return the edits that end every live Pause of a thing."""
-    return [Edit(Kind.PAUSE, each.name, None) for each in live.pauses if each.target == target]
 
 
 def _check_end(value: engine.Pause | engine.Exemption) -> None:
