@@ -36,8 +36,7 @@ from mozilla_django_oidc.auth import OIDCAuthenticationBackend
 from mozilla_django_oidc.utils import import_from_settings
 
 from controlplane.models import Identity
-from controlplane.session_store import BEGAN
-from controlplane.sessions import delete_expired
+from controlplane.session_store import BEGAN, SessionStore
 from policies.origin import coming_from, current_origin
 
 logger = logging.getLogger("berth.signin")
@@ -380,7 +379,7 @@ class SignIn(views.OIDCAuthenticationRequestView):  # type: ignore[misc]
             # A session that was somebody's would end some minutes after it began.
             request.session.pop(BEGAN, None)
             request.session.set_expiry(_SIGN_IN_SECONDS)
-            delete_expired()
+            SessionStore.clear_expired()
         return super().get(request)  # type: ignore[no-any-return]
 
     def get_extra_params(self, request: HttpRequest) -> dict[str, str]:

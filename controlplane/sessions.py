@@ -47,12 +47,7 @@ def begin(request: HttpRequest) -> None:
     where = claimed_address(request)
     request.session[BEGAN] = {"at": timezone.now().isoformat(), "address": where, "agent": agent}
     request.session.set_expiry(None)  # signing in at a provider set a short one
-    delete_expired()
-
-
-def delete_expired() -> None:
-    """Delete the sessions that have expired."""
-    Session.objects.filter(expire_date__lt=timezone.now()).delete()
+    SessionStore.clear_expired()
 
 
 def sessions_of(user: User, this: str | None) -> list[Open]:
