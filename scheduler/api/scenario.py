@@ -19,7 +19,6 @@ from scheduler.cluster.client import connect
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
     SECONDS,
-    Rules,
     Scenario,
     ScenarioError,
     live_snapshot,
@@ -135,23 +134,14 @@ class ScenarioView(Door):
         if bool(asked["pod"]) == ("manifest" in asked):
             raise ValidationError({"pod": "name a Pod in the cluster, or give a manifest"})
         try:
-            rules = rules_of(asked.get("change"))
-            return Response(_shown(_found(asked, rules)))
+            found = _found(asked)
         except ScenarioError as error:
             raise ConflictProblem(str(error)) from error
+        return Response({**msgspec.to_builtins(found), "says": found.sentences})
 
 
-def _found(asked: dict[str, Any], rules: Rules) -> Scenario:
+def _found(asked: dict[str, Any]) -> Scenario:
+    rules = rules_of(asked.get("change"))
     template = template_of(pod_of_cluster(connect(), asked["pod"])) if asked["pod"] else template_of(asked["manifest"])
     snapshot = live_snapshot(connect(), rules.reads)
     return work_out(template, asked["pods"], rules, snapshot, limit=TimeLimit(SECONDS))
-
-
-def _shown(found: Scenario) -> dict[str, Any]:
-    sides = {"live": found.live, "drafted": found.drafted}
-    return {
-        **msgspec.to_builtins(found),
-        "says": found.sentences,
-        **{name: None if side is None else msgspec.to_builtins(side) for name, side in sides.items()},
-        "change": found.change,
-    }
