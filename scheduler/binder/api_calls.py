@@ -95,10 +95,6 @@ _SENT_AGAIN = {Outcome.UNKNOWN: BINDING_UNCONFIRMED, Outcome.UNAUTHENTICATED: BI
 Message = Callable[[float], None]
 
 
-def _nothing(_: bool) -> None:  # noqa: FBT001 - stands in for what is done with an outcome
-    """Do nothing."""
-
-
 class _Binding(NamedTuple):
     """A Pod being bound to a node. It holds no Placement, whose Snapshot has all nodes: a hanging binding is kept for long."""
 
@@ -435,7 +431,7 @@ class APICalls:
 
     # Conditions
 
-    def say(self, waiting: Waiting, condition: Condition, then: Callable[[bool], None] = _nothing) -> None:
+    def say(self, waiting: Waiting, condition: Condition, then: Callable[[bool], None] = lambda _: None) -> None:
         """Write the condition and send the event, unless the Pod has that condition already.
 
         `then` is called in a thread that may block, with whether the Pod has the condition now.
@@ -479,7 +475,7 @@ class APICalls:
             if self._say_if_refused(uid, self._unanswered.pop(uid), go_on):
                 return
 
-    def _say_if_refused(self, uid: str, condition: Condition, then: Callable[[bool], None] = _nothing) -> bool:
+    def _say_if_refused(self, uid: str, condition: Condition, then: Callable[[bool], None] = lambda _: None) -> bool:
         """Write a Pod's condition, unless the Pod is tried again soon anyway. Return whether it is being written; `then` learns the rest."""
         waiting = self._queue.get(uid)
         if waiting is None or waiting.state is not State.UNSCHEDULABLE:

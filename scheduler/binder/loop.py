@@ -99,18 +99,8 @@ UNRECORDED = "the Decision can't be recorded: no room on disk, as Berth's log sa
 # Raises SpoolFullError where there is no room for it, and nothing may be done without a record (BERTH_SPOOL_FULL).
 Record = Callable[[Placement, float, dict[str, Any]], str]
 
-
-def _no_record(_placement: Placement, _seconds: float, _notes: dict[str, Any]) -> str:
-    """Record nothing."""
-    return ""
-
-
 # Notes that a Pod is about to be preempted: the preemptor, the id of the Decision, the victim. May be called by any thread.
 Expect = Callable[[Pod, str, Pod], None]
-
-
-def _expect_nothing(_preemptor: Pod, _decision: str, _victim: Pod) -> None:
-    """Note nothing."""
 
 
 class Loop:
@@ -145,8 +135,8 @@ class Loop:
         dispatcher: Dispatcher,
         post: Callable[[Event], None],
         post_again: Callable[[], None] = lambda: None,
-        record: Record = _no_record,
-        expect: Expect = _expect_nothing,
+        record: Record = lambda _placement, _seconds, _notes: "",
+        expect: Expect = lambda _preemptor, _decision, _victim: None,
         deciding: Callable[[], AbstractContextManager[None]] = nullcontext,
         conditions: Callable[[], Conditions | None] = lambda: None,
         counted: CountedBindings | None = None,

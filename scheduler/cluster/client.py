@@ -123,10 +123,6 @@ class _Access:
         return header
 
 
-def do_nothing() -> None:
-    """Do nothing: the default of what is called after each page of a list."""
-
-
 def _tls(configuration: "Configuration") -> ssl.SSLContext:
     """Return the SSLContext that checks certificates; urllib3 adds the configuration's own settings.
 
@@ -459,7 +455,9 @@ class Client:
         content_type = JSON if body is not None else None
         return self._send("DELETE", path, body=body, content_type=content_type, timeout_seconds=timeout_seconds)
 
-    def list_pods(self, *, field_selector: str = "", on_page: Callable[[], None] = do_nothing) -> list[dict[str, Any]]:
+    def list_pods(
+        self, *, field_selector: str = "", on_page: Callable[[], None] = lambda: None
+    ) -> list[dict[str, Any]]:
         """Read the matching Pods of all namespaces, as decoded JSON (without kind and apiVersion).
 
         `on_page` is called after each page.
@@ -504,7 +502,7 @@ def connect() -> Client:
     return Client.connect(settings.BERTH.kubeconfig)
 
 
-def pending_pods(client: Client, on_page: Callable[[], None] = do_nothing) -> list[dict[str, Any]]:
+def pending_pods(client: Client, on_page: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
     """Read the Pods without a node, as decoded JSON. `on_page` is called after each page."""
     return client.list_pods(field_selector=PENDING_SELECTOR, on_page=on_page)
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from policies.engine.objects.snapshot import Snapshot
-from scheduler.cluster.client import Client, do_nothing
+from scheduler.cluster.client import Client
 from scheduler.cluster.kinds import NAMESPACES, NODES, PODS, Kept, Kind
 
 T = TypeVar("T", bound=Kept)
 
 
-def list_all(client: Client, kind: Kind[T], on_page: Callable[[], None] = do_nothing) -> dict[str, T]:
+def list_all(client: Client, kind: Kind[T], on_page: Callable[[], None] = lambda: None) -> dict[str, T]:
     """Read all objects of a kind, by their keys. `on_page` is called after each page.
 
     Raises:
@@ -23,7 +23,7 @@ def list_all(client: Client, kind: Kind[T], on_page: Callable[[], None] = do_not
     return found
 
 
-def list_snapshot(client: Client, *, pods: bool, on_page: Callable[[], None] = do_nothing) -> Snapshot:
+def list_snapshot(client: Client, *, pods: bool, on_page: Callable[[], None] = lambda: None) -> Snapshot:
     """Make a Snapshot of the current nodes and namespaces, and of the Pods on nodes if they are needed.
 
     `on_page` is called after each page of a list.

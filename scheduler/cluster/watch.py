@@ -38,10 +38,6 @@ _WAITED_SECONDS = 0.0003
 T = TypeVar("T", bound=Kept)
 
 
-def _nothing() -> None:
-    """Do nothing."""
-
-
 class Reflector(Generic[T]):
     """Informs a handler of every change of one kind of object.
 
@@ -62,7 +58,7 @@ class Reflector(Generic[T]):
         client: Client,
         kind: Kind[T],
         handler: Callable[[Changes[T]], None],
-        heard: Callable[[], None] = _nothing,
+        heard: Callable[[], None] = lambda: None,
         jitter: Random | None = None,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:

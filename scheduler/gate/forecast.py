@@ -39,14 +39,6 @@ _MIRROR = "kubernetes.io/config.mirror"
 Progress = Callable[[int, int], None]
 
 
-def _silent(done: int, total: int) -> None:
-    del done, total
-
-
-def _never() -> bool:
-    return False
-
-
 class Waiting(msgspec.Struct, frozen=True, rename="camel"):
     """A waiting Pod with a change in its feasible nodes: how many there are now, and how many it gains and loses."""
 
@@ -255,8 +247,8 @@ class Gathered:
 def forecast(
     gathered: Gathered,
     snapshot: Snapshot,
-    on_progress: Progress = _silent,
-    is_up: Callable[[], bool] = _never,
+    on_progress: Progress = lambda _done, _total: None,
+    is_up: Callable[[], bool] = lambda: False,
 ) -> Forecast:
     """Decide on the gathered Pods by both Revisions, on one Snapshot. The largest groups of equal Pods come first.
 

@@ -58,10 +58,6 @@ class Examined(NamedTuple):
     forecast: Forecast | None = None
 
 
-def _silent(phase: str, done: int, total: int) -> None:
-    del phase, done, total
-
-
 def examine(
     before: Revision,
     after: Revision,
@@ -69,7 +65,7 @@ def examine(
     levels: Mapping[str, str],
     *,
     client: Callable[[], Client] | None,
-    on_step: Step = _silent,
+    on_step: Step = lambda _phase, _done, _total: None,
     deciding_seconds: float = DECIDING_SECONDS,
     ends_at: float = math.inf,
 ) -> Examined:

@@ -38,10 +38,6 @@ _AGAIN_SECONDS = 10.0
 _MAX_PINS = 20_000
 
 
-def _nothing(_revision: CompiledRevision) -> None:
-    """Do nothing."""
-
-
 class RevisionHolder:
     """Holds the Revision in use and keeps it up to date.
 
@@ -57,8 +53,8 @@ class RevisionHolder:
         *,
         path: Path,
         poll_seconds: float,
-        prepare: Callable[[CompiledRevision], None] = _nothing,
-        on_change: Callable[[CompiledRevision], None] = _nothing,
+        prepare: Callable[[CompiledRevision], None] = lambda _: None,
+        on_change: Callable[[CompiledRevision], None] = lambda _: None,
     ) -> None:
         self._path = path
         self._poll_seconds = poll_seconds
