@@ -4,7 +4,6 @@ A worker runs it in a separate process: its memory is freed at the end, nothing 
 CPU only when nothing else needs it.
 """
 
-import gc
 import logging
 import math
 import subprocess
@@ -39,8 +38,6 @@ LONGEST_SECONDS = 100
 # The part of that time for starting, and for writing the results.
 _AROUND_SECONDS = 20
 _STEP_SECONDS = 0.5
-# Otherwise Python's garbage collector would scan all Pods again and again while they are read, for a third of the time.
-_COLLECTING = (50_000, 20, 100)
 
 # The live Revision when this process last listed a cluster: a thousand rule sets take seconds to compile.
 _last_live: CompiledRevision | None = None
@@ -227,8 +224,3 @@ def run_waiting() -> None:
     if done.returncode:
         logger.error("%s ended with %s: %s", run, done.returncode, done.stderr.strip())
         publishing.lose_gate(run)
-
-
-def collect_seldom() -> None:
-    """Collect garbage rarely: memory is freed when the process ends."""
-    gc.set_threshold(*_COLLECTING)
