@@ -23,6 +23,7 @@ from policies.admin.panels import add_panel
 from policies.models import Assignment, Change, RevisionPart
 from policies.parameters import read_parameters
 from policies.wording import percentage
+from scheduler.admin.links import decision_url
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.other_sides import OtherSide, other_sides, shadows_beside
 from scheduler.decisions.reading import answered_of, recorded
@@ -205,8 +206,15 @@ def _decision_panel(row: Decision, _: HttpRequest) -> SafeString:
     """Return the panel beside a Decision: for a shadow, its answer; for an answer, its shadows and canaries, which the page loads later."""
     if row.mode != "shadow":
         return render_to_string("scheduler/beside.html", {"asks": reverse("decision_shadows", args=[row.pk])})
-    shadow = _shadow(row)
-    return render_to_string("scheduler/beside.html", {"shadow": shadow}) if shadow else SafeString("")
+    if not row.divergence:
+        return SafeString("")
+    answered = answered_of(row)
+    shadow = {
+        "says": _said(row.divergence),
+        "answered": decision_url(answered) if answered else "",
+        "beside": reverse("decision_beside", args=[answered, row.pk]) if answered else "",
+    }
+    return render_to_string("scheduler/beside.html", {"shadow": shadow})
 
 
 @admin.site.admin_view
@@ -222,23 +230,10 @@ def beside(request: HttpRequest, key: UUID) -> HttpResponse:
     return TemplateResponse(request, "scheduler/beside.html", context)
 
 
-def _shadow(row: Decision) -> dict[str, Any] | None:
-    if row.mode != "shadow" or not row.divergence:
-        return None
-    answered = answered_of(row)
-    url = reverse("admin:scheduler_decision_change", args=[answered]) if answered else ""
-    beside = reverse("decision_beside", args=[answered, row.pk]) if answered else ""
-    return {
-        "says": _said(row.divergence),
-        "answered": url,
-        "beside": beside,
-    }
-
-
 def _beside(row: Decision, shadow: Decision) -> dict[str, Any]:
     return {
         "row": shadow,
-        "url": reverse("admin:scheduler_decision_change", args=[shadow.pk]),
+        "url": decision_url(shadow.pk),
         "beside": reverse("decision_beside", args=[row.pk, shadow.pk]),
         "says": _said(shadow.divergence),
     }
