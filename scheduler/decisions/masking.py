@@ -321,10 +321,6 @@ def masked_faults(faults: Mapping[str, int]) -> dict[str, int]:
 
 # Members of a Veto that may contain values that a rule read.
 _OF_VALUES = frozenset({"seen", "sentence", "fault"})
-_FIELDS: Mapping[str, Callable[[Sequence[str]], Masks]] = {
-    "env": lambda names: Masks(env=names),
-    "annotation": lambda names: Masks(annotations=names),
-}
 
 
 def _has_mask(veto: Mapping[str, Any]) -> bool:
@@ -337,7 +333,7 @@ def _without_values(veto: Mapping[str, Any]) -> dict[str, Any]:
 
 def _only(masked: str) -> Masks:
     kind, _, name = masked.partition(" ")
-    return _FIELDS[kind]([name])
+    return Masks(env=[name]) if kind == "env" else Masks(annotations=[name])
 
 
 def _reads_of(rule_set: CompiledRuleSet | None) -> Iterable[tuple[str, Mapping[str, Sequence[Path]]]]:
