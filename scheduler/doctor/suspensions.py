@@ -17,12 +17,10 @@ from scheduler.metrics import WITHOUT_DATABASE
 logger = logging.getLogger("berth.suspensions")
 
 
-def announce(now: datetime) -> list[str]:
-    """Log each Exemption that ends soon, or has ended, with its owner; return the logged sentences."""
-    said = [ending_sentence(each) for each in ending_soon(now)]
-    for line in said:
-        logger.warning("%s", line)
-    return said
+def announce(now: datetime) -> None:
+    """Log each Exemption that ends soon, or has ended, with its owner."""
+    for each in ending_soon(now):
+        logger.warning("%s", ending_sentence(each))
 
 
 def ending_sentence(each: Suspended) -> str:

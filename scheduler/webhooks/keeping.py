@@ -55,11 +55,12 @@ def make_webhook(wanted: Wanted, *, by: By, now: datetime) -> tuple[Webhook, str
         sealed_url=seal(wanted.url), sealed_secret=seal(secret), made_by=name_of(by), made_at=now
     )  # fmt: skip
     _write(row, wanted)
-    return _saved(row, AuditKind.WEBHOOK_MAKE, by), secret
+    _save(row, AuditKind.WEBHOOK_MAKE, by)
+    return row, secret
 
 
 @transaction.atomic
-def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str) -> Webhook:
+def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str) -> None:
     """Change a webhook. Waiting deliveries go to the new URL, in the new format.
 
     Args:
@@ -79,10 +80,9 @@ def change_webhook(row: Webhook, wanted: Wanted, *, by: By, expected_digest: str
         row.sealed_url = seal(wanted.url)
     _write(row, wanted)
     row.held_until, row.failures = None, 0
-    saved = _saved(row, AuditKind.WEBHOOK_CHANGE, by)
-    if saved.format != present.format:
-        write_again(saved)
-    return saved
+    _save(row, AuditKind.WEBHOOK_CHANGE, by)
+    if row.format != present.format:
+        write_again(row)
 
 
 @transaction.atomic
@@ -96,7 +96,7 @@ def renew_secret(row: Webhook, *, by: By) -> str:
     present = _locked(row)
     secret = _new_secret()
     present.sealed_secret = seal(secret)
-    _saved(present, AuditKind.WEBHOOK_SECRET, by)
+    _save(present, AuditKind.WEBHOOK_SECRET, by)
     return secret
 
 
@@ -190,7 +190,7 @@ def _write(row: Webhook, wanted: Wanted) -> None:
         row.host = _host_of(wanted.url)
 
 
-def _saved(row: Webhook, kind: AuditKind, by: By) -> Webhook:
+def _save(row: Webhook, kind: AuditKind, by: By) -> None:
     try:
         with transaction.atomic():
             former = Webhook.objects.filter(pk=row.pk).first()
@@ -200,7 +200,6 @@ def _saved(row: Webhook, kind: AuditKind, by: By) -> Webhook:
     except IntegrityError as error:
         message = f"There is a webhook {row.name} already."
         raise WebhookError(message) from error
-    return row
 
 
 def _record(kind: AuditKind, row: Webhook, by: By, digests: tuple[str, str], **more: int | list[str]) -> None:
