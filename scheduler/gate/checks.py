@@ -195,7 +195,7 @@ def taken(question: Question) -> Result:
 
 
 def _shadowed(each: Shadowed) -> str:
-    many = f"{each.pods:,} Pod{'' if each.pods == 1 else 's'}"
+    many = counted(each.pods, "Pod")
     return f"Assignment {each.assignment} would only shadow {many}: what rule set {each.rule_set} says of them is recorded, and not done"
 
 
