@@ -8,8 +8,8 @@ import msgspec
 NAME_CHARACTERS = 253
 
 
-def stored(text: str, longest: int = NAME_CHARACTERS) -> str:
-    """Return a text as a database can store it: without NUL, which PostgreSQL rejects, and short enough for an index."""
+def stored(text: str, longest: int | None = NAME_CHARACTERS) -> str:
+    """Return a text as a database can store it: without NUL, which PostgreSQL rejects; cut for an index, unless `longest` is None."""
     return text.replace("\0", "")[:longest]
 
 

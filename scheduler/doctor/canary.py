@@ -422,12 +422,6 @@ def _read(answer: bytes, context: str) -> dict[str, Any]:
     return decoded(answer, type_=dict[str, Any], context=context)
 
 
-def _stored(text: object) -> str:
-    """Return a text of the Pod's status as the report is stored; "" for none."""
-    said = str(text or "")
-    return stored(said, longest=len(said))
-
-
 def _look(client: API, path: str, before: Outcome) -> Outcome:
     """Return the Pod's present state.
 
@@ -444,8 +438,8 @@ def _look(client: API, path: str, before: Outcome) -> Outcome:
     scheduled: dict[str, Any] = next((each for each in conditions if each.get("type") == "PodScheduled"), {})
     return Outcome(
         node=str(pod["spec"].get("nodeName") or ""),
-        reason=_stored(scheduled.get("reason")),
-        message=_stored(scheduled.get("message")),
+        reason=stored(str(scheduled.get("reason") or ""), longest=None),
+        message=stored(str(scheduled.get("message") or ""), longest=None),
     )
 
 

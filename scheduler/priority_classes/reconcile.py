@@ -166,7 +166,7 @@ def _write_down(step: Step, begun: Replacement) -> None:
 
 
 def _finish(rows: QuerySet[PriorityClassReplacement], state: str, message: str) -> None:
-    rows.update(state=state, message=_stored(message), ended_at=Now())
+    rows.update(state=state, message=stored(message, longest=None), ended_at=Now())
 
 
 def _end_replacements(outcomes: Sequence[Outcome]) -> None:
@@ -203,7 +203,7 @@ def _look_again_after(outcome: Outcome) -> float:
 
 def _keep(outcome: Outcome, row: ClusterPriorityClass | None) -> None:
     version = outcome.step.wanted.version if outcome.step.wanted else 0
-    message = _stored(_message(outcome, row if row is not None and row.version == version else None))
+    message = stored(_message(outcome, row if row is not None and row.version == version else None), longest=None)
     fields = {"state": outcome.state, "message": message, "version": version} | _facts(outcome.found)
     if row is None or (row.state, row.version) != (outcome.state, version):
         fields["changed_at"] = Now()
@@ -237,11 +237,6 @@ def _message(outcome: Outcome, row: ClusterPriorityClass | None) -> str:
     return outcome.message
 
 
-def _stored(text: str) -> str:
-    """Return a text of the cluster, or one that quotes it, as the database stores it."""
-    return stored(text, longest=len(text))
-
-
 def _facts(found: Found | None) -> dict[str, Any]:
     if found is None:
         return {"present": False, "managed": False, "made_by_berth": False}
@@ -250,7 +245,7 @@ def _facts(found: Found | None) -> dict[str, Any]:
         "value": found.value,
         "global_default": found.global_default,
         "preemption_policy": found.preemption_policy,
-        "description": _stored(found.description),
+        "description": stored(found.description, longest=None),
         "managed": found.is_managed,
         "made_by_berth": found.is_made_by_berth,
     }
