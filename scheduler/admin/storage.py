@@ -1,7 +1,7 @@
 """The pages of storage and legal holds: the history's size, what each rule pruned, and what may not be pruned."""
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,7 @@ from django.views.decorators.http import require_POST, require_safe
 from unfold.widgets import UnfoldAdminTextInputWidget
 
 from policies.admin.base import person
+from policies.parameters import start_of
 from scheduler.history.holds import HoldError, in_words, lift_hold, make_hold
 from scheduler.history.pruning import last_prunings
 from scheduler.history.storage import forecast_now, over_budget, retention, samples_now, size_in_words
@@ -62,8 +63,8 @@ class HoldForm(forms.Form):
         """Return the arguments of `make_hold`: whole days in UTC."""
         found = dict(self.cleaned_data)
         first, last = found.pop("from_at"), found.pop("until_at")
-        found["from_at"] = _midnight(first) if first else None
-        found["until_at"] = _midnight(last) + timedelta(days=1) if last else None
+        found["from_at"] = start_of(first) if first else None
+        found["until_at"] = start_of(last) + timedelta(days=1) if last else None
         return found
 
 
@@ -75,10 +76,6 @@ class LiftForm(forms.Form):
         widget=UnfoldAdminTextInputWidget(),
         error_messages={"required": "Give a reason for lifting the hold."},
     )
-
-
-def _midnight(day: Any) -> datetime:
-    return datetime.combine(day, datetime.min.time(), timezone.get_default_timezone())
 
 
 @admin.site.admin_view
