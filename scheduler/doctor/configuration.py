@@ -162,7 +162,7 @@ def _extender(answers: Answers) -> dict[str, Any]:
     if "prioritize" in answers.verbs:
         extender["weight"] = answers.weight
     extender["nodeCacheCapable"] = answers.node_cache_capable
-    extender["httpTimeout"] = _duration(answers.http_timeout_seconds)
+    extender["httpTimeout"] = _go_duration(round(answers.http_timeout_seconds * 1_000_000_000))
     extender["ignorable"] = answers.ignorable
     tls = {
         "caFile": answers.ca_file,
@@ -178,10 +178,6 @@ def _extender(answers: Answers) -> dict[str, Any]:
             for each in answers.managed_resources
         ]
     return extender
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:g}s" if float(seconds).is_integer() else f"{seconds * 1000:g}ms"
 
 
 def to_yaml(answers: Answers, others: Sequence[dict[str, Any]] = (), *, with_berth: bool = True) -> str:
