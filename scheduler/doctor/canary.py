@@ -348,10 +348,8 @@ def _asks_nobody(wish: Wish) -> Report:
         "A canary shows which of an extender's verbs are called.",
         "Use a scheduler that has Berth as its extender. To check Berth's own scheduler, see the Decision about any of its Pods.",
     )
-    return Report(
-        ok=False, summary=f"{wish.scheduler_name} is Berth's own scheduler, which asks no extender: there was no canary.",
-        namespace=wish.namespace, pod="", scheduler_name=wish.scheduler_name, advice=[advice],
-    )  # fmt: skip
+    summary = f"{wish.scheduler_name} is Berth's own scheduler, which asks no extender: there was no canary."
+    return ended(wish, summary, advice)
 
 
 def _watched(
@@ -507,11 +505,16 @@ def _refused(wish: Wish, error: APIError, *, pod: str = "", summary: str = _NONE
         404: "Make the namespace, or name another one.",
         None: "Is the API server up, and BERTH_KUBECONFIG right?",
     }.get(error.status, "Name another namespace: an admission policy of this one refuses the canary.")
+    return ended(wish, summary, Advice(str(error), remedy), pod=pod)
+
+
+def ended(wish: Wish, summary: str, advice: Advice, *, pod: str = "") -> Report:
+    """Return the report of a canary that ended before it could prove anything."""
     return Report(
         ok=False,
         summary=summary,
         namespace=wish.namespace,
         pod=pod,
         scheduler_name=wish.scheduler_name,
-        advice=[Advice(str(error), remedy)],
+        advice=[advice],
     )

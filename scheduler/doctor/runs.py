@@ -11,7 +11,7 @@ from policies import publishing
 from policies.publishing import locks
 from policies.publishing.locks import Lock
 from scheduler.cluster.client import connect
-from scheduler.doctor.canary import Advice, Report, Wish, run
+from scheduler.doctor.canary import Advice, Report, Wish, ended, run
 from scheduler.doctor.checkup import configured_verbs
 from scheduler.models import CanaryRun
 
@@ -47,7 +47,7 @@ def ask(*, by: publishing.By, namespace: str, scheduler_name: str) -> CanaryRun:
 
 def give_up(row: CanaryRun) -> None:
     """Record that a requested canary can't be sent to a worker: the request is kept, with this result."""
-    report = _ended(
+    report = ended(
         Wish(namespace=row.namespace, scheduler_name=row.scheduler_name),
         "There was no canary: Redis, by which workers are told, can't be reached.",
         Advice("Bring Redis back.", "Then run it again."),
@@ -79,10 +79,4 @@ def _note(number: UUID, step: str) -> None:
 def _broken(wish: Wish) -> Report:
     """Return the report that a fault of Berth's own ended the run; the worker's log has the fault."""
     advice = Advice("The worker's log says more.", "Run it again; the page Doctor shows the fault.")
-    return _ended(wish, "A fault of Berth's own ended the canary.", advice)
-
-
-def _ended(wish: Wish, summary: str, advice: Advice) -> Report:
-    return Report(
-        ok=False, summary=summary, namespace=wish.namespace, pod="", scheduler_name=wish.scheduler_name, advice=[advice]
-    )
+    return ended(wish, "A fault of Berth's own ended the canary.", advice)
