@@ -20,10 +20,9 @@ from unfold.widgets import UnfoldAdminTextInputWidget
 from policies.admin.base import person
 from policies.parameters import start_of
 from scheduler.history.holds import HoldError, in_words, lift_hold, make_hold
-from scheduler.history.pruning import last_prunings
 from scheduler.history.storage import forecast_now, over_budget, retention, samples_now, size_in_words
 from scheduler.history.storage import in_words as forecast_in_words
-from scheduler.models import LegalHold
+from scheduler.models import LegalHold, Pruning
 
 SEE, HOLD, _LIFT = "scheduler.view_pruning", "scheduler.make_legalhold", "scheduler.lift_legalhold"
 _SHOWN = 50
@@ -104,7 +103,7 @@ def storage(request: HttpRequest) -> HttpResponse:
         "holds": LegalHold.objects.filter(lifted_at=None).count(),
         "prunings": [
             {"row": row, "rule": row.get_rule_display(), "size": size_in_words(row.bytes)}
-            for row in last_prunings(_SHOWN)
+            for row in Pruning.objects.all()[:_SHOWN]
         ],
     }
     return TemplateResponse(request, "scheduler/storage.html", context)

@@ -365,8 +365,3 @@ def _give_back() -> None:
         with connection.cursor() as cursor:
             cursor.execute("PRAGMA incremental_vacuum(20000)")
             cursor.fetchall()
-
-
-def last_prunings(number: int) -> Sequence[Pruning]:
-    """Return the last prunings."""
-    return list(Pruning.objects.all()[:number])
