@@ -55,10 +55,6 @@ _REQUEST = h11.Request(method="POST", target="/", headers=[("Host", "any"), ("Co
 _REQUEST_END = h11.EndOfMessage()
 
 
-def _always() -> bool:
-    return True
-
-
 class APIRequest(msgspec.Struct):
     """A POST request.
 
@@ -75,7 +71,7 @@ class APIRequest(msgspec.Struct):
     path: str
     body: bytes
     done: Callable[[int, bytes], None]
-    ready: Callable[[], bool] = _always
+    ready: Callable[[], bool] = lambda: True
     retry_after_seconds: float = 0.0
     late_at: float = 0.0
 
