@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scheduler.cluster.client import Client, pod_path
+from scheduler.cluster.client import Client, decoded, pod_path
 from scheduler.cluster.errors import (
     APIConflictError,
     APIError,
@@ -178,11 +178,7 @@ def read_placed(client: Client, target: Target, *, timeout_seconds: float) -> Pl
         APIError: as Client.
     """
     answer = client.get(path=target.path, timeout_seconds=timeout_seconds)
-    try:
-        return msgspec.json.decode(answer, type=Placed)
-    except msgspec.DecodeError as error:
-        message = f"GET {target.path}: the answer isn't a Pod: {error}"
-        raise APIUnavailableError(message) from error
+    return decoded(answer, type_=Placed, context=f"GET {target.path}")
 
 
 def bound_version(client: Client, target: Target, *, timeout_seconds: float) -> str:
