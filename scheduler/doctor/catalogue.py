@@ -5,6 +5,7 @@ Effects are those of kube-scheduler v1.36.3, according to its source: pkg/schedu
 scheduler.go (buildExtenders), apis/config/validation, and client-go's transport/transport.go.
 """
 
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -27,17 +28,7 @@ def _stops(happens: str, remedy: str) -> Kind:
     return Kind("error", f"kube-scheduler doesn't start: {happens}", remedy, stops=True)
 
 
-def _error(happens: str, remedy: str) -> Kind:
-    return Kind("error", happens, remedy)
-
-
-def _warning(happens: str, remedy: str) -> Kind:
-    return Kind("warning", happens, remedy)
-
-
-def _note(happens: str, remedy: str) -> Kind:
-    return Kind("note", happens, remedy)
-
+_error, _warning, _note = partial(Kind, "error"), partial(Kind, "warning"), partial(Kind, "note")
 
 KINDS: dict[str, Kind] = {
     # The file itself
