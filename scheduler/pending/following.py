@@ -45,23 +45,20 @@ def follow_pending() -> int:
 
 @lru_cache(maxsize=1)
 def _follower() -> "Follower":
-    return Follower(connect)
+    return Follower(connect())
 
 
 class Follower:
     """Follows the Pods without a node.
 
     Args:
-        connect: returns a client of the cluster; called once, at the first look.
+        client: of the cluster.
         clock: returns the time.
     """
 
-    def __init__(
-        self, connect: Callable[[], Client], *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
-        self._connect = connect
+    def __init__(self, client: Client, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._client = client
         self._clock = clock
-        self._client: Client | None = None
         self._resting_until = float("-inf")
 
     def look(self) -> int:
@@ -84,7 +81,6 @@ class Follower:
         return len(unbound)
 
     def _list(self) -> dict[str, Unbound]:
-        self._client = self._client or self._connect()
         pages = self._client.list_pages(path="/api/v1/pods", query={"fieldSelector": PENDING_SELECTOR})
         try:
             return {pod.uid: pod for page in pages for pod in unbound_pods(page)}

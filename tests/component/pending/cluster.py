@@ -50,5 +50,5 @@ class Cluster:
 
     def follow(self, at: datetime = NOON + timedelta(minutes=4)) -> dict[str, PendingPod]:
         """Look once; returns what is known then, by the Pods' names."""
-        Follower(lambda: self, clock=lambda: at).look()  # type: ignore[arg-type,return-value]
+        Follower(self, clock=lambda: at).look()  # type: ignore[arg-type]
         return {row.name: row for row in PendingPod.objects.all()}

@@ -94,7 +94,7 @@ def test_while_the_api_server_is_away_what_was_known_stays_and_pages_can_say_so(
 
 def test_a_follower_rests_after_a_fault() -> None:
     cluster = Cluster()
-    follower = Follower(lambda: cluster)  # type: ignore[arg-type,return-value]
+    follower = Follower(cluster)  # type: ignore[arg-type]
     cluster.away = True
     assert follower.look() == 0
     cluster.away = False
