@@ -212,7 +212,7 @@ def _groups(request: HttpRequest, by: str, narrowed: dict[str, str], now: dateti
     rows: QuerySet[PendingPod] = pending(**narrowed)
     page = Paginator(by_owner(rows) if by == "owner" else by_reason(rows), _GROUPS).get_page(request.GET.get("p"))
     shown = [_owner(row, narrowed, now) if by == "owner" else _reason(row, narrowed, now) for row in page]
-    return {"groups": shown, "page": page, "pages": _pages(request, page)}
+    return {"groups": shown, "page": page}
 
 
 def _reason(row: Any, narrowed: dict[str, str], now: datetime) -> dict[str, Any]:
@@ -257,7 +257,6 @@ def _unfolded(request: HttpRequest, asked: dict[str, str], now: datetime) -> dic
     return {
         "pods": [shown_pod(each, now) for each in waiting],
         "page": page,
-        "pages": _pages(request, page),
         "asked": [
             (name.replace("_", " "), value or "none", _url(**_without(asked, name))) for name, value in asked.items()
         ],
@@ -309,17 +308,3 @@ def shown_pod(waiting: Waiting, now: datetime) -> dict[str, Any]:
         "preview": preview_url(pod=f"{row.namespace}/{row.name}"),
         "nominated": node_url(row.nominated_node) if row.nominated_node else "",
     }
-
-
-def _pages(request: HttpRequest, page: Any) -> dict[str, str]:
-    """Return the URLs of the previous and the next page."""
-    found = {}
-    for name, there, number in (
-        ("former", page.has_previous(), page.number - 1),
-        ("next", page.has_next(), page.number + 1),
-    ):
-        if there:
-            query = request.GET.copy()
-            query["p"] = str(number)
-            found[name] = f"?{query.urlencode()}"
-    return found
