@@ -12,7 +12,7 @@ import msgspec
 from policies import publishing
 from policies.engine.cel import Expression, Result, seen_by, shown, values_at
 from policies.engine.decision import NOT_IN_TIME, Answer, CompiledRuleSet, decide
-from policies.engine.errors import DeadlineError, ObjectError, RuleSetError
+from policies.engine.errors import DeadlineError, ExpressionError, ObjectError, RuleSetError
 from policies.engine.explain import explain_node
 from policies.engine.objects.node import spelled
 from policies.engine.objects.pod import Pod
@@ -22,7 +22,6 @@ from policies.engine.preemption.vetoes import Veto
 from policies.engine.rule import Cycle
 from policies.engine.ruleset import FilterRule, RuleSet, ScoreRule
 from policies.engine.scheduling import default_profile, document_with_default_filters, judge, with_default_filters
-from policies.engine.validation import read_rule_set
 from policies.models import RuleSetVersion
 from policies.publishing import rule_set_held
 from policies.sentences import rule_sentence
@@ -189,14 +188,19 @@ def _table(answer: Answer, best: str, node: str) -> Matrix:
 
 
 def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
-    """Return the rule set as it was, with the params in force; None if it was deleted, or a restore lost the Decision's Revision."""
+    """Return the rule set as it was, with the params in force, also if it would be refused now.
+
+    None if it was deleted, if a restore lost the Decision's Revision, or if this version of Berth can't evaluate it.
+    """
     if not decision.rule_set_version or _is_revision_lost(decision):
         return None
     found = RuleSetVersion.objects.filter(rule_set__name=decision.rule_set, number=decision.rule_set_version)
     version = found.select_related("rule_set").prefetch_related("rules").first()
     try:
-        rule_set = read_rule_set(publishing.version_document(version)) if version else None
-    except RuleSetError:
+        rule_set = publishing.version_content(version) if version else None
+        if rule_set is not None:
+            CompiledRuleSet(rule_set)  # that it went live doesn't say that this version of Berth can evaluate it
+    except (RuleSetError, ExpressionError, KeyError):
         return None
     return _in_force(body, rule_set)
 

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import transaction
 from django.test import Client
 
 from policies import publishing
@@ -253,15 +254,33 @@ def test_without_the_rule_sets_version_the_reasons_still_stand(rule_set: RuleSet
     assert "- version 7 of web isn't in this database: no rule is shown." in said
 
 
-def test_a_version_that_cant_be_read_any_more_is_as_one_that_isnt_there(
-    rule_set: RuleSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_document: object) -> RuleSet:
-        raise RuleSetError([])
+def went_live_formerly(expression: str) -> RuleSet:
+    """Return version 1 of rule set web, which an earlier version of Berth let go live without this one's checks."""
+    plain = make_rule_set(filters=[TEAM_FILTER])
+    rule = msgspec.structs.replace(plain.spec.filters[0], expression=expression)
+    made = msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, filters=(rule,)))
+    live = publishing.current_revision()
+    with transaction.atomic():
+        publishing.make_live(live, [publishing.Edit.of(made)], by="ops", reason="", authors={})
+    return msgspec.structs.replace(made, version=1)
 
-    record(rule_set)
-    monkeypatch.setattr("scheduler.decisions.explaining.read_rule_set", refuse)
-    assert "version 1 of web isn't in this database" in run("web-1")
+
+def test_a_version_that_would_be_refused_now_is_explained_as_it_decided(auditor: Client) -> None:
+    expression = "pod.spec.containers.exists(requests, requests.name == node.metadata.name)"
+    with pytest.raises(RuleSetError, match="requests"):
+        make_rule_set(filters=[{**TEAM_FILTER, "expression": expression}])
+    made = record(went_live_formerly(expression), revision=publishing.current_revision().number)
+    said = run("web-1", "--node", "n2")
+    assert '"node belongs to another team"' in said
+    assert f"{expression}.\n" in said
+    assert "isn't in this database" not in said
+    assert expression in text_of(get(auditor, f"{change_url('decision', made.pk)}?node=n2"))
+
+
+def test_a_version_that_cant_be_evaluated_any_more_is_as_one_that_isnt_there(rule_set: RuleSet) -> None:
+    went_live_formerly("forgotten(node)")
+    record(msgspec.structs.replace(rule_set, version=2))
+    assert "version 2 of web isn't in this database" in run("web-1", "--node", "n2")
 
 
 def test_a_table_with_very_many_rows_says_how_many_are_left_out_and_shows_the_node_that_was_asked_for() -> None:
