@@ -77,7 +77,7 @@ _ANOTHERS = (
     "Berth's rules; or write what it does as an expression"
 )
 # Former names of plugins, in files of older releases, and the built-ins that do the same under other names.
-_FORMER = {
+FORMER = {
     "DefaultPodTopologySpread": "SelectorSpread",
     **dict.fromkeys(("EBSLimits", "GCEPDLimits", "AzureDiskLimits", "CinderLimits"), "NodeVolumeLimits"),
 }
@@ -254,7 +254,7 @@ class _ImportedProfile:
         def disable(value: object, path: str) -> None:
             entry = Reader(value, path, self._faults, {"name", "weight"})
             name = entry.text("name", required=True)
-            if name and name != "*" and name not in PLUGINS and _nearest(name):
+            if name and name != "*" and name not in PLUGINS and nearest(name):
                 entry.fault("name", _unknown(name))
             disabled.add(name)
 
@@ -273,14 +273,15 @@ def _refused(name: str, point: str, known: frozenset[str] | None) -> str:
 
 
 def _unknown(name: str) -> str:
-    builtin = _FORMER.get(name, name)
+    builtin = FORMER.get(name, name)
     if builtin in BUILTIN_FILTERS or builtin in BUILTIN_SCORES:
         return f"{name} is no plugin of kube-scheduler any more: leave the entry out, and add a rule with the built-in {builtin}"
-    near = _nearest(name)
+    near = nearest(name)
     return f"no plugin is called {name}; did you mean {near}?" if near else f"{name} {_ANOTHERS}"
 
 
-def _nearest(name: str) -> str:
+def nearest(name: str) -> str:
+    """Return the plugin of kube-scheduler's own that may be meant; empty if none is like it."""
     return next(iter(get_close_matches(name, PLUGINS, n=1, cutoff=_ALIKE)), "")
 
 

@@ -47,15 +47,52 @@ KINDS: dict[str, Kind] = {
         "Spell the field as in Kubernetes' API (case matters), or remove it.",
     ),
     "wrong-type": _stops("the value has the wrong type for this field.", "Write a value of the field's type."),
+    "value-refused": _stops("it doesn't take this value here.", "Write a value that it takes, or leave the field out."),
+    "election-never-starts": _error(
+        "kube-scheduler ends as soon as it has read the cluster: its election of a leader refuses these times.",
+        "Make renewDeadline longer, or retryPeriod shorter.",
+    ),
     # Profiles
     "profile-name-missing": _stops(
-        "with several profiles each needs a schedulerName.", "Give the profile a schedulerName."
+        "schedulerName is empty, or missing beside other profiles.", "Give the profile a schedulerName."
     ),
     "profile-name-twice": _stops("two profiles have the same schedulerName.", "Give each profile a name of its own."),
     "profile-name-is-berths": _error(
         "kube-scheduler schedules the Pods that Berth binds itself: both bind them, and both count on the same room "
         "on a node.",
         "Give the profile another schedulerName.",
+    ),
+    "plugin-unknown": _stops("it has no plugin of this name.", "Correct the name, or remove the entry."),
+    "plugin-of-another-make": _warning(
+        "Kubernetes' own kube-scheduler has no plugin of this name, and doesn't start; one that was built with it does.",
+        "Run this file with the kube-scheduler that has the plugin.",
+    ),
+    "feature-gate-needed": _warning(
+        "kube-scheduler doesn't start with this field unless its feature gate is on.",
+        "Turn the gate on with --feature-gates, or remove the field.",
+    ),
+    "plugin-misplaced": _stops(
+        "the plugin doesn't implement this extension point.", "Enable it at one of its own points, or at multiPoint."
+    ),
+    "plugin-twice": _stops("a plugin is enabled twice at one extension point.", "Leave one entry."),
+    "queue-sort-not-one": _stops(
+        "a profile needs exactly one plugin that sorts the queue.",
+        "Leave queueSort out: PrioritySort is the default. Disable it only where another plugin sorts.",
+    ),
+    "queue-sort-differs": _stops(
+        "all profiles share one queue, and need the same queueSort and the same arguments of its plugin.",
+        "Write the same in every profile.",
+    ),
+    "no-bind-plugin": _stops(
+        "a profile needs a plugin that binds, also where an extender binds.", "Leave DefaultBinder enabled."
+    ),
+    "weight-negative": _stops(
+        "a plugin's weight is negative, and its check of the sum fails.", "Write a weight from 1 on."
+    ),
+    "arguments-twice": _stops("a plugin has arguments twice in a profile.", "Put them into one entry of pluginConfig."),
+    "ignored-without-fit": _stops(
+        "an extender's ignoredByScheduler becomes an argument of NodeResourcesFit, which this profile doesn't have.",
+        "Leave NodeResourcesFit enabled, or remove ignoredByScheduler.",
     ),
     "percentage-out-of-range": _stops("percentageOfNodesToScore is outside 0 to 100.", "Set it to 100."),
     "sampling": _warning(
@@ -147,6 +184,10 @@ KINDS: dict[str, Kind] = {
     "tls-no-client-certificate": _error(
         "Berth requires a client certificate: every call without one fails.",
         "Set tlsConfig.certFile and keyFile, with a name that BERTH_EXTENDER_CLIENTS allows.",
+    ),
+    "tls-unreadable": _stops(
+        "the data holds no PEM of this kind.",
+        "Encode the whole PEM file, with its BEGIN and END lines, as base64.",
     ),
     "tls-inline-key": _warning(
         "Whoever may read kube-scheduler's /configz can read a key in the file.", "Use keyFile."

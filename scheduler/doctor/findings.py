@@ -1,5 +1,6 @@
 """The lint of a KubeSchedulerConfiguration: kube-scheduler's behaviour with it, as findings. Pure."""
 
+import base64
 import re
 from collections.abc import Callable, Iterator
 
@@ -10,10 +11,12 @@ from policies.engine.errors import RuleSetError
 from policies.manifests import Located
 from scheduler.doctor import catalogue
 from scheduler.doctor.addresses import BERTHS_PORT, is_loopback, secret_in, split, target, without_secrets
+from scheduler.doctor.arguments import Told
 from scheduler.doctor.catalogue import CODE_ORDER, KINDS, Finding
 from scheduler.doctor.plugins import EXTENDER_POINTS, most_points, points_of
 from scheduler.doctor.published import OWN_SCHEDULER, Known
-from scheduler.doctor.shape import API_VERSION, KIND, Configuration, Extender, Profile, read, seconds_of
+from scheduler.doctor.shape import API_VERSION, KIND, Configuration, Extender, Profile, TLSConfig, read, seconds_of
+from scheduler.doctor.starting import starting
 
 _DEFAULT_TIMEOUT_SECONDS = 5.0
 _MAX_PERCENTAGE = 100
@@ -23,9 +26,6 @@ _QUALIFIED = re.compile(
 )
 _MAX_NAME, _MAX_PREFIX = 63, 253
 _REQUESTS = "requests."
-
-# A finding's name, its place and its detail.
-_Told = tuple[str, str, str]
 
 
 class Linted(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def lint(text: str, known: Known | None = None, *, source: str = "file") -> Lint
     return Linted(_findings(told, located), configuration, berths)
 
 
-def _findings(told: list[_Told], located: Located | None) -> list[Finding]:
+def _findings(told: list[Told], located: Located | None) -> list[Finding]:
     """Return the findings: first those that stop kube-scheduler, then by severity, each in the file's order."""
     made = [
         catalogue.make(name, place, line=located.line_of(place) if located else 0, detail=detail)
@@ -86,8 +86,9 @@ def _berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:
     return [index for index, (host, port) in enumerate(targets) if "berth" in host or port == BERTHS_PORT]
 
 
-def _of_configuration(configuration: Configuration, berths: list[int], known: Known) -> Iterator[_Told]:
+def _of_configuration(configuration: Configuration, berths: list[int], known: Known) -> Iterator[Told]:
     extenders = configuration.extenders
+    yield from starting(configuration)
     yield from _profiles(configuration)
     yield from _sampling(configuration, known)
     if not extenders:
@@ -112,22 +113,23 @@ def _listed(extenders: list[Extender]) -> str:
 # Profiles
 
 
-def _profiles(configuration: Configuration) -> Iterator[_Told]:
+def _profiles(configuration: Configuration) -> Iterator[Told]:
     seen: dict[str, int] = {}
     several = len(configuration.profiles) > 1
     for index, profile in enumerate(configuration.profiles):
         place = f"profiles[{index}].schedulerName"
         name = profile.scheduler_name
-        if several and not name:
+        if name == "" or (several and not name):
             yield "profile-name-missing", place, ""
-        elif name in seen and name:
+        elif name in seen:
             yield "profile-name-twice", place, f"profiles[{seen[name]}] is called {name}, too."
         if name == OWN_SCHEDULER:
             yield "profile-name-is-berths", place, f"Pods with schedulerName {OWN_SCHEDULER} are Berth's own."
-        seen.setdefault(name, index)
+        if name:
+            seen.setdefault(name, index)
 
 
-def _sampling(configuration: Configuration, known: Known) -> Iterator[_Told]:
+def _sampling(configuration: Configuration, known: Known) -> Iterator[Told]:
     places: list[tuple[str, int | None]] = [
         (f"profiles[{index}].percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
         for index, profile in enumerate(configuration.profiles)
@@ -158,7 +160,7 @@ def _whether(refuses: bool | None) -> str:  # noqa: FBT001 - three values
 # Any extender. Each check yields names, members and details.
 
 
-def _url(extender: Extender, known: Known) -> Iterator[_Told]:
+def _url(extender: Extender, known: Known) -> Iterator[Told]:
     url = extender.url_prefix
     parts = split(url)
     if secret_in(url) and not _has_secret_path(extender, known):
@@ -182,7 +184,7 @@ def _has_secret_path(extender: Extender, known: Known) -> bool:
     return bool(known.secret_path and is_plain and parts and parts.path.strip("/") == known.secret_path)
 
 
-def _tls(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _tls(extender: Extender, _known: Known) -> Iterator[Told]:
     tls = extender.tls_config
     if tls.has_ca and tls.insecure:
         yield "tls-insecure-with-ca", "tlsConfig.insecure", ""
@@ -195,13 +197,30 @@ def _tls(extender: Extender, _known: Known) -> Iterator[_Told]:
     if tls.has_certificate != tls.has_key:
         missing = "keyFile" if tls.has_certificate else "certFile"
         yield "tls-half-a-certificate", "tlsConfig", f"{missing} is missing."
+    for member, data in _unreadable(tls):
+        yield "tls-unreadable", f"tlsConfig.{member}", f"{data} is missing."
     if tls.key_data:
         yield "tls-inline-key", "tlsConfig.keyData", ""
     if _scheme(extender) == "http" and (extender.enable_https or tls.has_ca or tls.has_certificate or tls.insecure):
         yield "tls-without-https", "urlPrefix", ""
 
 
-def _verbs(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _unreadable(tls: TLSConfig) -> Iterator[tuple[str, str]]:
+    """Yield the data without a PEM block of its kind. Go reads a certificate and a key only where both are given."""
+    has_both = tls.has_certificate and tls.has_key
+    for member, data, needed, block in (
+        ("caData", tls.ca_data, True, _CERTIFICATE),
+        ("certData", tls.cert_data, has_both, _CERTIFICATE),
+        ("keyData", tls.key_data, has_both, _PRIVATE_KEY),
+    ):
+        if data and needed and block not in base64.b64decode(data):
+            yield member, block.decode()
+
+
+_CERTIFICATE, _PRIVATE_KEY = b"BEGIN CERTIFICATE", b"PRIVATE KEY"
+
+
+def _verbs(extender: Extender, _known: Known) -> Iterator[Told]:
     if not any(extender.verbs.values()):
         yield "no-verb", "", ""
     for verb, path in extender.verbs.items():
@@ -211,19 +230,19 @@ def _verbs(extender: Extender, _known: Known) -> Iterator[_Told]:
             yield "verb-query", f"{verb}Verb", ""
 
 
-def _nodes(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _nodes(extender: Extender, _known: Known) -> Iterator[Told]:
     if not extender.node_cache_capable and extender.filter_verb:
         yield "node-cache-capable-false", "nodeCacheCapable", ""
 
 
-def _positive_weight(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _positive_weight(extender: Extender, _known: Known) -> Iterator[Told]:
     if extender.prioritize_verb and extender.weight <= 0:
         yield "weight-not-positive", "weight", f"It is {extender.weight}."
     elif extender.weight and not extender.prioritize_verb:
         yield "weight-without-verb", "weight", ""
 
 
-def _timeout(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _timeout(extender: Extender, _known: Known) -> Iterator[Told]:
     seconds = seconds_of(extender.http_timeout) or 0.0
     if seconds < 0:
         yield "timeout-none", "httpTimeout", f"It is {extender.http_timeout}."
@@ -233,12 +252,12 @@ def _timeout(extender: Extender, _known: Known) -> Iterator[_Told]:
         yield "timeout-long", "httpTimeout", f"It is {extender.http_timeout}."
 
 
-def _binder(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _binder(extender: Extender, _known: Known) -> Iterator[Told]:
     if extender.ignorable and extender.bind_verb:
         yield "ignorable-binder", "ignorable", ""
 
 
-def _ignored_resources(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _ignored_resources(extender: Extender, _known: Known) -> Iterator[Told]:
     for index, resource in enumerate(extender.managed_resources):
         if resource.ignored_by_scheduler:
             yield (
@@ -251,7 +270,7 @@ def _ignored_resources(extender: Extender, _known: Known) -> Iterator[_Told]:
 # Berth's own extender
 
 
-def _place(extender: Extender, known: Known) -> Iterator[_Told]:
+def _place(extender: Extender, known: Known) -> Iterator[Told]:
     parts = split(extender.url_prefix)
     if parts is None or not parts.hostname:
         return
@@ -267,13 +286,13 @@ def _place(extender: Extender, known: Known) -> Iterator[_Told]:
         yield "loopback-is-shared", "urlPrefix", ""
 
 
-def _certificate(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _certificate(extender: Extender, _known: Known) -> Iterator[Told]:
     tls = extender.tls_config
     if _is_https(extender) and not tls.has_certificate and not tls.has_key:
         yield "tls-no-client-certificate", "tlsConfig", ""
 
 
-def _served_verbs(extender: Extender, known: Known) -> Iterator[_Told]:
+def _served_verbs(extender: Extender, known: Known) -> Iterator[Told]:
     for verb, text in extender.verbs.items():
         path = text.partition("?")[0]
         if path.removesuffix("/") not in {"", verb} or path == "/":
@@ -291,29 +310,29 @@ def _served_verbs(extender: Extender, known: Known) -> Iterator[_Told]:
             yield f"{verb}-verb-missing", f"{verb}Verb", ""
 
 
-def _deadline(extender: Extender, known: Known) -> Iterator[_Told]:
+def _deadline(extender: Extender, known: Known) -> Iterator[Told]:
     seconds = seconds_of(extender.http_timeout) or _DEFAULT_TIMEOUT_SECONDS
     if 0 < seconds <= known.deadline_seconds:
         detail = f"It is {seconds:g} s; Berth's deadline is {known.deadline_seconds:g} s."
         yield "timeout-short", "httpTimeout", detail
 
 
-def _ignorable(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _ignorable(extender: Extender, _known: Known) -> Iterator[Told]:
     yield ("ignorable-true" if extender.ignorable else "ignorable-false"), "ignorable", ""
 
 
-def _interest(extender: Extender, _known: Known) -> Iterator[_Told]:
+def _interest(extender: Extender, _known: Known) -> Iterator[Told]:
     if extender.managed_resources:
         names = ", ".join(resource.name for resource in extender.managed_resources)
         yield "managed-resources-interest", "managedResources", f"They are: {names}."
 
 
-_Check = Callable[[Extender, Known], Iterator[_Told]]
+_Check = Callable[[Extender, Known], Iterator[Told]]
 _EVERY: tuple[_Check, ...] = (_url, _tls, _verbs, _nodes, _positive_weight, _timeout, _binder, _ignored_resources)
 _BERTHS: tuple[_Check, ...] = (_place, _certificate, _served_verbs, _deadline, _ignorable, _interest)
 
 
-def _weight(extender: Extender, place: str, profiles: list[Profile]) -> Iterator[_Told]:
+def _weight(extender: Extender, place: str, profiles: list[Profile]) -> Iterator[Told]:
     if not extender.prioritize_verb or extender.weight <= 0:
         return
     profile = max(profiles or [Profile()], key=most_points)
@@ -329,7 +348,7 @@ def _weight(extender: Extender, place: str, profiles: list[Profile]) -> Iterator
 # Between extenders
 
 
-def _across(configuration: Configuration) -> Iterator[_Told]:
+def _across(configuration: Configuration) -> Iterator[Told]:
     extenders = configuration.extenders
     binders = [index for index, extender in enumerate(extenders) if extender.bind_verb]
     for index in binders[1:]:
@@ -342,7 +361,7 @@ def _across(configuration: Configuration) -> Iterator[_Told]:
     yield from _replaced(configuration)
 
 
-def _managed_names(extenders: list[Extender]) -> Iterator[_Told]:
+def _managed_names(extenders: list[Extender]) -> Iterator[Told]:
     seen: set[str] = set()
     for index, extender in enumerate(extenders):
         for number, resource in enumerate(extender.managed_resources):
@@ -365,7 +384,7 @@ def is_extended_resource(name: str) -> bool:
     return len(rest) <= _MAX_NAME and len(_REQUESTS + prefix) <= _MAX_PREFIX
 
 
-def _replaced(configuration: Configuration) -> Iterator[_Told]:
+def _replaced(configuration: Configuration) -> Iterator[Told]:
     ignored = {
         resource.name
         for extender in configuration.extenders
@@ -376,7 +395,7 @@ def _replaced(configuration: Configuration) -> Iterator[_Told]:
         return
     for index, profile in enumerate(configuration.profiles):
         for number, plugin in enumerate(profile.plugin_config):
-            given = plugin.args.get("ignoredResources")
+            given = plugin.args.get("ignoredResources") if isinstance(plugin.args, dict) else None
             names = [str(name) for name in given] if isinstance(given, list) else []
             lost = [name for name in names if name not in ignored]
             if plugin.name == "NodeResourcesFit" and lost:

@@ -8,7 +8,7 @@ import base64
 import difflib
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import inspect
@@ -22,11 +22,11 @@ Duration = Annotated[str, msgspec.Meta(extra={"form": "duration"})]
 Bytes = Annotated[str, msgspec.Meta(extra={"form": "base64"})]
 
 
-class _Part(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """A part of the configuration. A missing member has Go's zero value, as in kube-scheduler."""
+class Members(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """A part of the configuration. A missing member has Go's zero value or kube-scheduler's default."""
 
 
-class TLSConfig(_Part, frozen=True, kw_only=True):
+class TLSConfig(Members, frozen=True, kw_only=True):
     """An extender's TLS settings. `…_data` is PEM in base64 and takes precedence over `…_file`."""
 
     insecure: bool = False
@@ -54,14 +54,14 @@ class TLSConfig(_Part, frozen=True, kw_only=True):
         return bool(self.key_file or self.key_data)
 
 
-class ManagedResource(_Part, frozen=True, kw_only=True):
+class ManagedResource(Members, frozen=True, kw_only=True):
     """An extended resource that makes an extender interested in a Pod."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
 
 
-class Extender(_Part, frozen=True, kw_only=True):
+class Extender(Members, frozen=True, kw_only=True):
     """One extender."""
 
     url_prefix: str = ""
@@ -88,21 +88,21 @@ class Extender(_Part, frozen=True, kw_only=True):
         }
 
 
-class Plugin(_Part, frozen=True, kw_only=True):
+class Plugin(Members, frozen=True, kw_only=True):
     """A plugin of kube-scheduler's, and its weight if it scores. Weight 0 counts as 1."""
 
     name: str = ""
     weight: Int32 = 0
 
 
-class PluginSet(_Part, frozen=True, kw_only=True):
+class PluginSet(Members, frozen=True, kw_only=True):
     """The plugins that are enabled in addition to an extension point's defaults, and the disabled defaults; `*` is all."""
 
     enabled: list[Plugin] = []
     disabled: list[Plugin] = []
 
 
-class Plugins(_Part, frozen=True, kw_only=True):
+class Plugins(Members, frozen=True, kw_only=True):
     """The extension points."""
 
     pre_enqueue: PluginSet = PluginSet()
@@ -122,23 +122,23 @@ class Plugins(_Part, frozen=True, kw_only=True):
     placement_score: PluginSet = PluginSet()
 
 
-class PluginConfig(_Part, frozen=True, kw_only=True):
-    """Arguments of a plugin. Only the plugin knows their form."""
+class PluginConfig(Members, frozen=True, kw_only=True):
+    """Arguments of a plugin, None without any. Only the plugin knows their form (`arguments`)."""
 
     name: str = ""
-    args: dict[str, Any] = {}
+    args: Any = None
 
 
-class Profile(_Part, frozen=True, kw_only=True):
-    """The scheduling of Pods with one schedulerName."""
+class Profile(Members, frozen=True, kw_only=True):
+    """The scheduling of Pods with one schedulerName. Only a missing name has a default, an empty one doesn't."""
 
-    scheduler_name: str = ""
+    scheduler_name: str | None = None
     percentage_of_nodes_to_score: Int32 | None = None
     plugins: Plugins = Plugins()
     plugin_config: list[PluginConfig] = []
 
 
-class LeaderElection(_Part, frozen=True, kw_only=True):
+class LeaderElection(Members, frozen=True, kw_only=True):
     """The election of the active kube-scheduler among several."""
 
     leader_elect: bool = True
@@ -150,7 +150,7 @@ class LeaderElection(_Part, frozen=True, kw_only=True):
     resource_namespace: str = ""
 
 
-class ClientConnection(_Part, frozen=True, kw_only=True):
+class ClientConnection(Members, frozen=True, kw_only=True):
     """The connection to the API server."""
 
     kubeconfig: str = ""
@@ -160,7 +160,7 @@ class ClientConnection(_Part, frozen=True, kw_only=True):
     burst: Int32 = 0
 
 
-class Configuration(_Part, frozen=True, kw_only=True):
+class Configuration(Members, frozen=True, kw_only=True):
     """The whole file."""
 
     api_version: str = ""
@@ -188,36 +188,17 @@ class Misfit(msgspec.Struct, frozen=True):
 
 def read(document: dict[str, Any]) -> tuple[Configuration, list[Misfit]]:
     """Read a decoded document. Members that don't fit are reported and treated as missing, so that the rest can be read."""
+    return read_part(Configuration, document, "")
+
+
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+
+
+def read_part(kind: type[_Kind], value: Any, path: str) -> tuple[_Kind, list[Misfit]]:
+    """Read a part of a document, as `read` does, with its place for the paths of what doesn't fit."""
     misfits: list[Misfit] = []
-    cleaned = _object(document, inspect.type_info(Configuration), "", misfits)
-    configuration = msgspec.convert(cleaned, Configuration)
-    return configuration, [*misfits, *_arguments(configuration)]
-
-
-# Members of the arguments of kube-scheduler's own plugins: config/v1/types_pluginargs.go.
-_ARGUMENTS = {
-    "DefaultPreemption": ["minCandidateNodesPercentage", "minCandidateNodesAbsolute"],
-    "DynamicResources": ["filterTimeout", "bindingTimeout"],
-    "InterPodAffinity": ["hardPodAffinityWeight", "ignorePreferredTermsOfExistingPods"],
-    "NodeAffinity": ["addedAffinity"],
-    "NodeResourcesBalancedAllocation": ["resources"],
-    "NodeResourcesFit": ["ignoredResources", "ignoredResourceGroups", "scoringStrategy"],
-    "PodTopologySpread": ["defaultConstraints", "defaultingType"],
-    "VolumeBinding": ["bindTimeoutSeconds", "shape"],
-}
-
-_TYPE_META = ["apiVersion", "kind"]
-
-
-def _arguments(configuration: Configuration) -> Iterator[Misfit]:
-    """Check the names of arguments. Their values, and third parties' plugins, are left to kube-scheduler."""
-    for index, profile in enumerate(configuration.profiles):
-        for number, plugin in enumerate(profile.plugin_config):
-            known = _ARGUMENTS.get(plugin.name)
-            for name in plugin.args if known else ():
-                if name not in [*(known or ()), *_TYPE_META]:
-                    place = f"profiles[{index}].pluginConfig[{number}].args.{name}"
-                    yield Misfit(place, "unknown-member", _nearest(name, known or []))
+    fit = _value(value, inspect.type_info(kind), path, misfits)
+    return msgspec.convert({} if fit is _UNFIT else fit, kind), misfits
 
 
 _NUMBER_AND_UNIT = re.compile("([0-9]+(?:[.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h)")
@@ -250,8 +231,8 @@ _TRUTHS = {"yes": True, "on": True, "y": True, "no": False, "off": False, "n": F
 def _value(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) -> Any:
     """Return a value in the form that `msgspec.convert` accepts, or _UNFIT."""
     match kind:
-        case inspect.Metadata(type=inner, extra=extra):
-            return _formed(value, inner, (extra or {})["form"], path, misfits)
+        case inspect.Metadata(type=inner):
+            return _formed(value, inner, _form_of(kind), path, misfits)
         case inspect.UnionType(types=(inner, inspect.NoneType())):
             return _value(value, inner, path, misfits)
         case inspect.StructType():
@@ -260,8 +241,10 @@ def _value(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) -> 
             )
         case inspect.ListType(item_type=item):
             return _list(value, item, path, misfits) if isinstance(value, list) else _wrong(path, "a list", misfits)
-        case inspect.DictType():
-            return value if isinstance(value, dict) else _wrong(path, "an object", misfits)
+        case inspect.DictType(value_type=item):
+            return _dict(value, item, path, misfits) if isinstance(value, dict) else _wrong(path, "an object", misfits)
+        case inspect.AnyType():
+            return value
         case _:
             return _scalar(value, kind, path, misfits)
 
@@ -278,8 +261,16 @@ def _members(
         place = f"{path}.{name}".strip(".")
         if name not in fields:
             misfits.append(Misfit(place, "unknown-member", _nearest(name, list(fields))))
+        elif member is None and _is_duration(fields[name]):
+            # Go's Duration reads null as a text, and no text is a duration.
+            _wrong(place, _DURATION, misfits)
         elif member is not None and (fit := _value(member, fields[name], place, misfits)) is not _UNFIT:
             yield name, fit
+
+
+def _dict(value: dict[str, Any], item: inspect.Type, path: str, misfits: list[Misfit]) -> dict[str, Any]:
+    made = {name: "" if each is None else _value(each, item, f"{path}.{name}", misfits) for name, each in value.items()}
+    return {name: each for name, each in made.items() if each is not _UNFIT}
 
 
 def _list(value: list[Any], item: inspect.Type, path: str, misfits: list[Misfit]) -> list[Any]:
@@ -307,13 +298,27 @@ def _scalar(value: Any, kind: inspect.Type, path: str, misfits: list[Misfit]) ->
             return value if isinstance(value, str) else _wrong(path, "a text", misfits)
 
 
+# Go's decoder of base64 skips them.
+_BREAKS = re.compile(r"[\r\n]")
+_DURATION = "a duration with its unit, such as 3s or 500ms"
+
+
+def _is_duration(kind: inspect.Type) -> bool:
+    return isinstance(kind, inspect.Metadata) and _form_of(kind) == "duration"
+
+
+def _form_of(kind: inspect.Metadata) -> str:
+    form: str = (kind.extra or {})["form"]
+    return form
+
+
 def _formed(value: Any, kind: inspect.Type, form: str, path: str, misfits: list[Misfit]) -> Any:
     text = _scalar(value, kind, path, []) if form == "base64" else value
     if form == "duration":
         right = isinstance(text, str) and seconds_of(text) is not None
-        return text if right else _wrong(path, "a duration with its unit, such as 3s or 500ms", misfits)
+        return text if right else _wrong(path, _DURATION, misfits)
     try:
-        base64.b64decode(text if isinstance(text, str) else "!", validate=True)
+        base64.b64decode(_BREAKS.sub("", text) if isinstance(text, str) else "!", validate=True)
     except ValueError:  # also for letters beyond ASCII
         return _wrong(path, "PEM, encoded as base64", misfits)
     return text

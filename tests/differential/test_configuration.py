@@ -5,6 +5,7 @@ needed for that.
 """
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,12 +15,14 @@ import pytest
 import yaml
 
 from policies.manifests import read_documents
-from policies.profiles import import_profile
+from policies.profiles import PLUGINS, import_profile
 from scheduler.doctor.catalogue import KINDS
 from scheduler.doctor.configuration import Answers, Managed, extenders_of_policy, to_yaml
 from scheduler.doctor.findings import lint
 from scheduler.doctor.plugins import score_weights
 from scheduler.doctor.shape import Profile
+from scheduler.doctor.starting import POINTS
+from tests.differential.configurations import Maker
 from tests.differential.plugins import build
 from tests.unit.doctor.cases import CA, CASES, MORE, file
 from tests.upstream_configurations import HEAD, SHAPES
@@ -40,6 +43,9 @@ TEXTS = {
     **MORE,
 }
 _WRITTEN = "written.yaml"
+# Files made at random, one start of a process each.
+CASES = max(int(os.environ.get("DIFFERENTIAL_CASES", "20000")) // 500, 40)
+SEED = int(os.environ.get("DIFFERENTIAL_SEED", "20260"))
 # Plugins that Berth has no rule for.
 KUBE_SCHEDULERS_ALONE = ("VolumeBinding", "DynamicResources", "NodeDeclaredFeatures")
 
@@ -89,9 +95,46 @@ def test_kube_scheduler_starts_unless_a_finding_says_that_it_does_not(
     kube_scheduler: Path, folder: Path, text: str
 ) -> None:
     given = text if "clientConnection" in text else connected(text)
-    stopping = [finding for finding in lint(given).findings if KINDS[finding.id].stops]
     started, said = start(kube_scheduler, folder, given.replace("{qps: 50.5", "{kubeconfig: kubeconfig, qps: 50.5"))
-    assert started is not bool(stopping), f"{stopping}\n{given}\n{said[-1000:]}"
+    assert_as_found(given, started, said)
+
+
+def assert_as_found(text: str, started: bool, said: str) -> None:
+    findings = lint(text).findings
+    stopping = [finding for finding in findings if KINDS[finding.id].stops or finding.id in STOPS_KUBERNETES_OWN]
+    assert started is not bool(stopping), f"{stopping}\n{text}\n{said[-1000:]}"
+    assert all(KINDS[finding.id].remedy for finding in stopping)
+
+
+# Warnings, since a kube-scheduler of another make, or with other feature gates, may start.
+STOPS_KUBERNETES_OWN = {"plugin-of-another-make", "feature-gate-needed"}
+
+
+@pytest.mark.parametrize("trouble", [0.02, 0.1])
+def test_kube_scheduler_starts_with_files_made_at_random_unless_a_finding_says_that_it_does_not(
+    kube_scheduler: Path, folder: Path, trouble: float
+) -> None:
+    starts = 0
+    for number in range(CASES):
+        text = yaml.safe_dump(Maker(f"{SEED} {number}", trouble).configuration(), sort_keys=False)
+        started, said = start(kube_scheduler, folder, text)
+        assert_as_found(text, started, said)
+        starts += started
+    assert 0 < starts < CASES
+
+
+def test_the_extension_points_of_the_plugins_are_those_that_kube_scheduler_gives_them(
+    kube_scheduler: Path, folder: Path
+) -> None:
+    every = yaml.safe_dump([{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in POINTS]}}}])
+    started, said = start(kube_scheduler, folder, connected(file("profiles:\n" + every)), "-v=2")
+    assert started, said
+    (ran,) = re.findall(r'"the scheduler starts to work with those plugins" Plugins=(.*)', said)
+    found = {(plugin["Name"], point) for point, each in json.loads(ran).items() for plugin in each["Enabled"] or ()}
+    assert {(name, point[0].lower() + point[1:]) for name, point in found} == {
+        (name, point) for name, points in POINTS.items() for point in points
+    }
+    assert set(POINTS) == PLUGINS
 
 
 ALL_FOUR = ("filter", "prioritize", "bind", "preempt")

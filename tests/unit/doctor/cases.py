@@ -56,6 +56,21 @@ def other(members: str = "") -> str:
 
 OTHER = other()
 GOOD = berth()
+SORTED = "{queueSort: {enabled: [{name: PrioritySort}]}}"
+IGNORED = "managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]"
+
+
+def plugins(point: str, *names: str) -> str:
+    """A profile that enables plugins at an extension point."""
+    return file(
+        f"profiles: [{{plugins: {{{point}: {{enabled: [{', '.join(f'{{name: {name}}}' for name in names)}]}}}}}}]"
+    )
+
+
+def arguments(plugin: str, members: str) -> str:
+    """A profile with arguments of a plugin."""
+    return file(f"profiles: [{{pluginConfig: [{{name: {plugin}, args: {{{members}}}}}]}}]")
+
 
 CASES: dict[str, Case] = {
     "not-readable": Case(HEAD + "extenders: [\n", GOOD),
@@ -63,12 +78,46 @@ CASES: dict[str, Case] = {
     "several-documents": Case(GOOD + "---\n" + GOOD, GOOD),
     "unknown-member": Case(berth("filterverb: filter"), GOOD),
     "wrong-type": Case(berth("weight: '150', " + CALLED), berth("weight: 150, " + CALLED)),
+    "value-refused": Case(GOOD + "parallelism: 0", GOOD + "parallelism: 1"),
+    "election-never-starts": Case(
+        GOOD + "leaderElection: {renewDeadline: 2400ms}", GOOD + "leaderElection: {renewDeadline: 2401ms}"
+    ),
     "profile-name-missing": Case(GOOD + "profiles: [{schedulerName: a}, {}]", GOOD + "profiles: [{}]"),
     "profile-name-twice": Case(
         GOOD + "profiles: [{schedulerName: a}, {schedulerName: a}]",
         GOOD + "profiles: [{schedulerName: a}, {schedulerName: b}]",
     ),
     "profile-name-is-berths": Case(GOOD + "profiles: [{schedulerName: berth}]", GOOD + "profiles: [{schedulerName: a}]"),
+    "plugin-unknown": Case(plugins("score", "NodeResourceFit"), plugins("score", "NodeResourcesFit")),
+    "plugin-of-another-make": Case(plugins("filter", "Theirs"), plugins("filter", "NodeName")),
+    "feature-gate-needed": Case(arguments("VolumeBinding", "shape: []"), arguments("VolumeBinding", "shape: null")),
+    "plugin-misplaced": Case(plugins("score", "NodeName"), plugins("multiPoint", "NodeName")),
+    "plugin-twice": Case(plugins("filter", "NodeName", "NodeName"), plugins("filter", "NodeName", "NodePorts")),
+    "queue-sort-not-one": Case(
+        file("profiles: [{plugins: {queueSort: {disabled: [{name: PrioritySort}]}}}]"),
+        file("profiles: [{plugins: {queueSort: {disabled: [{name: NodeName}]}}}]"),
+    ),
+    "queue-sort-differs": Case(
+        file(f"profiles: [{{schedulerName: a}}, {{schedulerName: b, plugins: {SORTED}}}]"),
+        file(f"profiles: [{{schedulerName: a, plugins: {SORTED}}}, {{schedulerName: b, plugins: {SORTED}}}]"),
+    ),
+    "no-bind-plugin": Case(
+        file("profiles: [{plugins: {multiPoint: {disabled: [{name: DefaultBinder}]}}}]"),
+        file("profiles: [{plugins: {multiPoint: {disabled: [{name: DefaultBinder}]}, bind: {enabled: [{name: DefaultBinder}]}}}]"),
+    ),
+    "weight-negative": Case(
+        file("profiles: [{plugins: {score: {enabled: [{name: ImageLocality, weight: -1}]}}}]"),
+        # Its weight is the last of the sum.
+        file("profiles: [{plugins: {multiPoint: {enabled: [{name: ImageLocality, weight: -1}]}}}]"),
+    ),
+    "arguments-twice": Case(
+        file("profiles: [{pluginConfig: [{name: NodeAffinity}, {name: NodeAffinity}]}]"),
+        file("profiles: [{pluginConfig: [{name: NodeAffinity}, {name: VolumeBinding}]}]"),
+    ),
+    "ignored-without-fit": Case(
+        berth(IGNORED) + "profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}}]",
+        berth(IGNORED) + "profiles: [{plugins: {filter: {disabled: [{name: NodeResourcesFit}]}}}]",
+    ),
     "percentage-out-of-range": Case(GOOD + "percentageOfNodesToScore: 101", GOOD + "percentageOfNodesToScore: 100"),
     "sampling": Case(GOOD, GOOD + "percentageOfNodesToScore: 100", RULES),
     "no-extender": Case(file(""), GOOD),
@@ -98,6 +147,7 @@ CASES: dict[str, Case] = {
     "tls-system-roots": Case(https(), https(f"tlsConfig: {{caFile: {CA}}}")),
     "tls-half-a-certificate": Case(https(f"tlsConfig: {{caFile: {CA}, certFile: {CA}}}"), https(CERTIFIED)),
     "tls-no-client-certificate": Case(https(f"tlsConfig: {{caFile: {CA}}}"), https(CERTIFIED)),
+    "tls-unreadable": Case(https("tlsConfig: {caData: aGVsbG8=}"), https("tlsConfig: {certData: aGVsbG8=}")),
     "tls-inline-key": Case(https("tlsConfig: {keyData: aGk=}"), https("tlsConfig: {}")),
     "tls-without-https": Case(berth(f"tlsConfig: {{caFile: {CA}}}"), https(f"tlsConfig: {{caFile: {CA}}}")),
     "no-verb": Case(extenders("{urlPrefix: 'http://127.0.0.1:8010', httpTimeout: 3s}"), GOOD),
@@ -169,6 +219,8 @@ MORE: dict[str, str] = {
     "an object for a list": berth("tlsConfig: []"),
     "a member of another spelling": file("Extenders: []"),
     "a member twice": berth("weight: 1, weight: 2"),
+    "data of several lines": https('tlsConfig: {certData: "aGVs\\nbG8=\\r\\n"}'),
+    "data with a blank": https('tlsConfig: {certData: "aGVs bG8="}'),
     "data that isn't base64": https("tlsConfig: {caData: '!!!'}"),
     "an unknown kind": "apiVersion: kubescheduler.config.k8s.io/v1\nkind: Policy\n",
     "no kind": "apiVersion: kubescheduler.config.k8s.io/v1\n",
@@ -191,5 +243,20 @@ MORE: dict[str, str] = {
     "arguments of a plugin": file(
         "profiles: [{pluginConfig: [{name: NodeAffinity, args: {kind: NodeAffinityArgs, addedAffinity: {}}}]}]"
     ),
+    "arguments of a plugin of another make that are no object": file(
+        "profiles: [{pluginConfig: [{name: Mine, args: [1]}]}]"
+    ),
+    "arguments of a plugin that are no object": file("profiles: [{pluginConfig: [{name: NodeAffinity, args: [1]}]}]"),
+    "a duration that is null": berth("httpTimeout: null"),
+    "a name of a profile that is empty": file("profiles: [{schedulerName: ''}]"),
+    "labels of a selector that are numbers": arguments(
+        "PodTopologySpread", "defaultConstraints: [{labelSelector: {matchLabels: {a: 1}}}]"
+    ),
+    "a strategy without a type": arguments("NodeResourcesFit", "scoringStrategy: {type: ''}"),
+    "a strategy without a type, of a plugin that no profile uses": file(
+        "profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, "
+        "pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: ''}}}]}]"
+    ),
+    "a plugin that was there once": plugins("filter", "EBSLimits"),
     "arguments of a plugin of another make": file("profiles: [{pluginConfig: [{name: Mine, args: {any: 1}}]}]"),
 }
