@@ -227,6 +227,11 @@ class _ImportedProfile:
         rules = []
         for name, weight in found.items():
             given = _as_read(self._arguments.get(name, {}))
+            strategy = given.get("scoringStrategy")
+            if point == "score" and isinstance(strategy, dict) and "type" not in strategy:
+                # A rule without it scores by LeastAllocated; kube-scheduler does so only without any strategy.
+                message = "is needed: kube-scheduler doesn't start with a strategy without it"
+                self._faults.append(Fault(f"{self._places[name]}.args.scoringStrategy.type", message))
             if name == _FIT and point == "filter" and self._ignored:
                 given["ignoredResources"] = self._ignored
             arguments = {each: given[each] for each in _members_of(builtins, name) if each in given}
@@ -295,8 +300,7 @@ def _as_read(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments with kube-scheduler's defaults: a weight of 0 is 1, no resources are the default ones, and so on."""
     made = {key: each for key, each in with_weights(arguments).items() if each != ""}
     if isinstance(strategy := made.get("scoringStrategy"), dict):
-        asked = {_RATIO} if strategy.get("type") == "RequestedToCapacityRatio" else set()
-        given = {key: each for key, each in strategy.items() if each is not None and (key != _RATIO or key in asked)}
+        given = {key: each for key, each in strategy.items() if each is not None}
         if isinstance(ratio := given.get(_RATIO), dict):
             given[_RATIO] = with_whole_points(ratio)
         made["scoringStrategy"] = with_weights(given)

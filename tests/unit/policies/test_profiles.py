@@ -122,11 +122,7 @@ def test_arguments_go_to_the_rules_that_read_them() -> None:
 
 
 def test_what_kube_scheduler_passes_over_is_passed_over() -> None:
-    strategy = {
-        "type": "LeastAllocated",
-        "resources": [{"name": "cpu", "weight": 0}],
-        "requestedToCapacityRatio": {"shape": []},
-    }
+    strategy = {"type": "LeastAllocated", "resources": [{"name": "cpu", "weight": 0}], "requestedToCapacityRatio": None}
     config = [
         {"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy, "ignoredResources": ["a.b/c"]}},
         {"name": "NodeResourcesBalancedAllocation", "args": {"resources": []}},
@@ -140,6 +136,34 @@ def test_what_kube_scheduler_passes_over_is_passed_over() -> None:
     assert found == {"type": "LeastAllocated", "resources": [{"name": "cpu", "weight": 1}]}
     assert arguments(rule_set.spec.filters, "NodeResourcesFit") == {"ignoredResources": ["a.b/c"]}
     assert arguments(rule_set.spec.scores, "NodeResourcesBalancedAllocation") == {}
+
+
+SHAPE = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "member", "message"),
+    [
+        ({}, ".type", "is needed: kube-scheduler doesn't start with a strategy without it"),
+        ({"type": None}, ".type", "is needed: kube-scheduler doesn't start with a strategy without it"),
+        (
+            {"type": "MostAllocated", "requestedToCapacityRatio": SHAPE},
+            "",
+            "requestedToCapacityRatio goes with type RequestedToCapacityRatio",
+        ),
+    ],
+)
+def test_a_strategy_that_kube_scheduler_refuses_is_refused_unless_no_rule_is_made_of_it(
+    strategy: dict[str, Any], member: str, message: str
+) -> None:
+    profile = {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": strategy}}]}
+    document = {"apiVersion": CONFIGURATION_VERSION}
+    with pytest.raises(RuleSetError) as refused:
+        import_profile(document | {"profiles": [profile]}, name="x")
+    place = f"profiles[0].pluginConfig[0].args.scoringStrategy{member}"
+    assert [(each.path, each.message) for each in refused.value.faults] == [(place, message)]
+    off = {"plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesFit"}]}}}
+    assert import_profile(document | {"profiles": [profile | off]}, name="x")
 
 
 def test_a_resource_that_kube_scheduler_leaves_to_an_extender_is_ignored_by_the_rules_too() -> None:
