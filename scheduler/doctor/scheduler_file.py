@@ -1,5 +1,6 @@
 """Checks kube-scheduler's file, the certificates that it and Berth name, and the address of Berth in it."""
 
+import base64
 import http.client
 import ssl
 import urllib.error
@@ -7,6 +8,7 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from django.conf import settings
 
@@ -17,7 +19,7 @@ from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.findings import Linted, lint
 from scheduler.doctor.parts import Part
 from scheduler.doctor.published import Known
-from scheduler.doctor.shape import TLSConfig
+from scheduler.doctor.shape import Extender, TLSConfig
 from scheduler.redirects import NoRedirects
 
 _ENDS_SOON = timedelta(days=21)
@@ -88,13 +90,13 @@ def address(linted: Linted | None) -> Iterator[Part]:
         extender = linted.configuration.extenders[index]
         parts = split(extender.url_prefix)
         if parts is not None and parts.scheme in {"http", "https"} and parts.hostname:
-            yield _called(extender.url_prefix.rstrip("/"), extender.tls_config)
+            yield _called(extender.url_prefix.rstrip("/"), extender)
 
 
-def _called(url: str, tls: TLSConfig) -> Part:
+def _called(url: str, extender: Extender) -> Part:
     shown = without_secrets(url)
     try:
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(tls)), NoRedirects)
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(extender)), NoRedirects)
         with opener.open(f"{url}/livez", timeout=_REACH_SECONDS):
             return Part("address", "ok", f"{shown} answers this machine")
     except urllib.error.HTTPError as error:
@@ -116,17 +118,34 @@ def _not_called(shown: str, reason: object) -> Part:
     return Part("address", "warning", f"{shown} can't be reached from this machine: {reason}", remedy)
 
 
-def _context(tls: TLSConfig) -> ssl.SSLContext:
-    """Return the TLS context that kube-scheduler would use, with those of its files that are on this machine.
+def _context(extender: Extender) -> ssl.SSLContext:
+    """Return the TLS context that kube-scheduler would use, with the data in its file and those files that are on this machine.
 
     Raises:
-        OSError: a file can't be used.
+        OSError: a file or its data can't be used.
     """
-    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    tls = extender.tls_config
+    data = base64.b64decode(tls.ca_data).decode("ascii", errors="ignore")
+    context = ssl.create_default_context(cafile=None if data else tls.ca_file or None, cadata=data or None)
     # Go doesn't require the authority key identifier of a certificate; Python does from 3.13 on.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if tls.cert_file and tls.key_file:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
-    if tls.server_name:
+    if tls.has_certificate and tls.has_key:
+        _load_certificate(context, tls)
+    is_unverified = tls.insecure or (extender.enable_https and not tls.has_ca)
+    if tls.server_name or is_unverified:
         context.check_hostname = False  # the name to check can't be set here; the CA is checked
+    if is_unverified:
+        context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def _load_certificate(context: ssl.SSLContext, tls: TLSConfig) -> None:
+    """Load the client certificate: Python's ssl reads files only, so data go through a folder of this account alone."""
+    with TemporaryDirectory() as folder:
+        paths = []
+        for name, data, file in (("cert", tls.cert_data, tls.cert_file), ("key", tls.key_data, tls.key_file)):
+            if data:
+                Path(folder, name).write_bytes(base64.b64decode(data))
+            paths.append(Path(folder, name) if data else Path(file))
+        certificate, key = paths
+        context.load_cert_chain(certificate, key)

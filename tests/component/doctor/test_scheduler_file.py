@@ -4,6 +4,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -120,6 +121,27 @@ class TestAddress:
         url = f"https://127.0.0.1:{server.server_port}"
         assert self.look(tmp_path, url, f"tlsConfig: {{caFile: {certificate}}}").state == "ok"
         assert self.look(tmp_path, url).state == "warning"
+
+    def test_a_server_is_called_with_the_data_that_stand_in_the_file(self, tmp_path: Path, server: HTTPServer) -> None:
+        certificate = make_certificate(tmp_path, days=90)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=certificate)
+        context.load_cert_chain(certificate)
+        context.verify_mode = ssl.CERT_REQUIRED
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url, data = f"https://127.0.0.1:{server.server_port}", b64encode(certificate.read_bytes()).decode()
+        ours = f"certData: {data}, keyData: {data}"
+        assert self.look(tmp_path, url, f"tlsConfig: {{caData: {data}, {ours}}}").state == "ok"
+        assert self.look(tmp_path, url, f"tlsConfig: {{caData: {data}, caFile: /nowhere, {ours}}}").state == "ok"
+        assert self.look(tmp_path, url, f"tlsConfig: {{caData: {data}}}").state == "warning"
+
+    @pytest.mark.parametrize("members", ["tlsConfig: {insecure: true}", "enableHTTPS: true"])
+    def test_a_server_that_kube_scheduler_does_not_verify_is_reached(
+        self, tmp_path: Path, server: HTTPServer, members: str
+    ) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(make_certificate(tmp_path, days=90))
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        assert self.look(tmp_path, f"https://127.0.0.1:{server.server_port}", members).state == "ok"
 
 
 @pytest.mark.usefixtures("healthy")
