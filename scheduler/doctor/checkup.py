@@ -94,7 +94,12 @@ def _settings_known(urls: tuple[str, ...]) -> Known:
     port = ours.extender_bind.rpartition(":")[2]
     if not urls and port != str(BERTHS_PORT):
         urls = (f"http://127.0.0.1:{port}",)
-    return Known(deadline_seconds=ours.extender_deadline_seconds, urls=urls, secret_path=ours.extender_secret_path)
+    return Known(
+        deadline_seconds=ours.extender_deadline_seconds,
+        own_schedulers=ours.scheduler_names,
+        urls=urls,
+        secret_path=ours.extender_secret_path,
+    )
 
 
 def configured_verbs() -> tuple[str, ...]:

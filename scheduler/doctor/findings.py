@@ -14,7 +14,7 @@ from scheduler.doctor.addresses import BERTHS_PORT, is_loopback, secret_in, spli
 from scheduler.doctor.arguments import Told
 from scheduler.doctor.catalogue import CODE_ORDER, KINDS, Finding
 from scheduler.doctor.plugins import EXTENDER_POINTS, most_points, points_of
-from scheduler.doctor.published import OWN_SCHEDULER, Known
+from scheduler.doctor.published import Known
 from scheduler.doctor.shape import API_VERSION, KIND, Configuration, Extender, Profile, TLSConfig, read, seconds_of
 from scheduler.doctor.starting import starting
 
@@ -89,7 +89,7 @@ def _berths_of(extenders: list[Extender], urls: tuple[str, ...]) -> list[int]:
 def _of_configuration(configuration: Configuration, berths: list[int], known: Known) -> Iterator[Told]:
     extenders = configuration.extenders
     yield from starting(configuration)
-    yield from _profiles(configuration)
+    yield from _profiles(configuration, known)
     yield from _sampling(configuration, known)
     if not extenders:
         yield "no-extender", "extenders", ""
@@ -113,7 +113,7 @@ def _listed(extenders: list[Extender]) -> str:
 # Profiles
 
 
-def _profiles(configuration: Configuration) -> Iterator[Told]:
+def _profiles(configuration: Configuration, known: Known) -> Iterator[Told]:
     seen: dict[str, int] = {}
     several = len(configuration.profiles) > 1
     for index, profile in enumerate(configuration.profiles):
@@ -123,8 +123,8 @@ def _profiles(configuration: Configuration) -> Iterator[Told]:
             yield "profile-name-missing", place, ""
         elif name in seen:
             yield "profile-name-twice", place, f"profiles[{seen[name]}] is called {name}, too."
-        if name == OWN_SCHEDULER:
-            yield "profile-name-is-berths", place, f"Pods with schedulerName {OWN_SCHEDULER} are Berth's own."
+        if name in known.own_schedulers:
+            yield "profile-name-is-berths", place, f"Pods with schedulerName {name} are Berth's own."
         if name:
             seen.setdefault(name, index)
 

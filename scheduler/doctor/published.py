@@ -8,9 +8,6 @@ from policies.engine.ruleset import Revision, RuleSet
 # Berth's default deadline, after which it answers with the results so far.
 _DEADLINE_SECONDS = 1.5
 
-# The schedulerName of Pods that Berth binds itself; kube-scheduler must not take them too.
-OWN_SCHEDULER = "berth"
-
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about Berth's side. None: not known; a finding that depends on it then says so or is omitted."""
@@ -22,6 +19,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     counts_pods: bool | None = None
     protects_victims: bool | None = None
     deadline_seconds: float = _DEADLINE_SECONDS
+    # The schedulerNames of Pods that Berth binds itself (BERTH_SCHEDULER_NAMES); kube-scheduler must not take them too.
+    own_schedulers: tuple[str, ...] = ("berth",)
     # The addresses of Berth's extender, which distinguish it from other extenders.
     urls: tuple[str, ...] = ()
     # The path before the verbs (BERTH_EXTENDER_SECRET_PATH). It is shown to nobody.

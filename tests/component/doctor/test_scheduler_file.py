@@ -42,6 +42,15 @@ class TestConfiguration:
         assert part(check(quick=True), "configuration").state == "ok"
         assert configured_verbs() == ("filter", "prioritize", "bind")
 
+    @pytest.mark.parametrize(("profile", "is_told"), [("gpu", True), ("berth", False)])
+    def test_a_profile_with_a_name_that_berths_scheduler_has_here_is_told(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, profile: str, is_told: bool
+    ) -> None:
+        set_environment(monkeypatch, scheduler_names=("night", "gpu"))
+        path = self.write(tmp_path, berth() + f"profiles: [{{schedulerName: {profile}}}]")
+        found = check(scheduler_config=path, quick=True).findings
+        assert ("profile-name-is-berths" in {each.id for each in found}) is is_told
+
     def test_a_file_that_is_missing_is_an_error(self, tmp_path: Path) -> None:
         assert part(check(scheduler_config=tmp_path / "none", quick=True), "configuration").state == "error"
 
