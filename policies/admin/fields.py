@@ -190,7 +190,8 @@ def _read_requirement(part: dict[str, str | None], labels: dict[str, str], expre
     elif part["present"]:
         expressions.append({"key": part["present"], "operator": "Exists"})
     elif part["key"]:
-        values = [value.strip() for value in (part["values"] or "").split(",") if value.strip()]
+        # As kubectl: `a in (,b)` is a label that is empty or b, which a document may ask for, too.
+        values = [value.strip() for value in (part["values"] or "").split(",")]
         expressions.append(
             {"key": part["key"], "operator": "In" if part["word"] == "in" else "NotIn", "values": values}
         )

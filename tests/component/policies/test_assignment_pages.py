@@ -4,7 +4,8 @@ import pytest
 from django.test import Client
 
 from policies import publishing
-from policies.models import Assignment, RuleSet
+from policies.engine import ruleset as engine
+from policies.models import Assignment, Change, RuleSet
 from tests.builders import TEAM_FILTER, make_assignment, make_pause, make_rule_set
 from tests.component.pages import change_url, form_data, get, opened, publish_all, text_of
 
@@ -87,3 +88,20 @@ def test_a_form_of_what_is_not_live_links_to_no_page_that_there_is_not(operator:
     change = opened(make_rule_set("new"))
     page = get(operator, f"/admin/policies/rulesetversion/edit:new/change/?change={change.pk}")
     assert "/None/" not in page.content.decode()
+
+
+def test_a_selector_that_asks_for_an_empty_value_stays_as_it_is_when_something_else_is_edited(operator: Client) -> None:
+    asked = [
+        {"key": "team", "operator": "In", "values": ["", "web"]},
+        {"key": "tier", "operator": "NotIn", "values": [""]},
+    ]
+    match = {"podSelector": {"matchExpressions": asked}}
+    publish_all(make_rule_set("web", filters=[TEAM_FILTER]), make_assignment("all", "web", match=match))
+    page = change_url("assignment", Assignment.objects.get().pk)
+    typed = form_data(get(operator, page))
+    assert typed["pod_selector"] == "team in (,web),tier notin ()"
+    operator.post(page, typed | {"description": "edited"}, follow=True)
+    (edit,) = publishing.edits_of(Change.objects.latest("pk"))
+    assert isinstance(edit.value, engine.Assignment)
+    assert edit.value.description == "edited"
+    assert edit.value.match.pod_selector.match_expressions == asked
