@@ -131,8 +131,8 @@ def sentence_of(row: AuditEvent, more: Mapping[str, Any]) -> str:
         "sessions": "a session" if more.get("sessions") == 1 else f"{more.get('sessions', 'some')} sessions",
         "holds": f": {holds}" if (holds := more.get("holds") or more.get("held")) else "",
     }
-    _, text = _WORDS.get(row.kind, ("", f"did {row.kind} to {{thing}}"))
-    said = text.format_map(words)
+    # A kind of a newer Berth, or of a row that was tampered with, is no format: it may have braces.
+    said = _WORDS[row.kind][1].format_map(words) if row.kind in _WORDS else f"did {row.kind} to {words['thing']}"
     return said if row.kind == "process.start" else f"{who_of(row)} {said}"
 
 

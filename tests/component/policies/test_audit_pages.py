@@ -225,6 +225,15 @@ def test_an_event_whose_record_is_damaged_is_shown_by_its_columns_and_hides_no_o
         assert get(auditor, path).status_code == 200, path
 
 
+def test_an_event_of_an_unknown_kind_is_shown_whatever_the_kind_is(auditor: Client, history: AuditEvent) -> None:
+    unknown = AuditEvent.objects.get(pk=history.pk)
+    unknown.pk, unknown.kind = time_ordered_id(timezone.now()), "web{0}{hook}"
+    unknown.save(force_insert=True)
+    for path in (PAGE, f"{PAGE}{unknown.pk}/", REST, f"{REST}/{unknown.pk}"):
+        assert "web{0}{hook}" in get(auditor, path).content.decode(), path
+    assert "ops did web{0}{hook} to Change" in text_of(get(auditor, f"{PAGE}{unknown.pk}/"))
+
+
 def run(*arguments: str) -> str:
     out = io.StringIO()
     call_command("events", *arguments, stdout=out)
