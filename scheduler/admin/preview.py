@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.decorators import permission_required
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -21,6 +21,7 @@ from policies.admin.rule_tests import results_of, say_results, with_test
 from policies.engine import ruleset as engine
 from policies.engine.errors import RuleSetError
 from policies.models import Change
+from policies.models.ruleset import validate_name
 from policies.publishing import Kind, PublishingError, lifecycle
 from scheduler.admin.links import node_url, preview_url
 from scheduler.cluster.client import connect
@@ -160,7 +161,17 @@ def page(request: HttpRequest) -> HttpResponse:
 
 def _seen_of(form: PreviewForm) -> str:
     change = _open_change(form["change"].value())
-    return publishing.seen_of(change, (Kind.RULE_SET, str(form["rule_set"].value() or ""))) if change else ""
+    return publishing.seen_of(change, (Kind.RULE_SET, _name_in(form))) if change else ""
+
+
+def _name_in(form: PreviewForm) -> str:
+    """Return the rule set that a form names; empty for a text that can't be one: it is looked for before the form is checked."""
+    name = str(form["rule_set"].value() or "")
+    try:
+        validate_name(name)
+    except ValidationError:
+        return ""
+    return name
 
 
 def _page(
@@ -172,7 +183,7 @@ def _page(
     seen: str = "",
     test: TestForm | None = None,
 ) -> HttpResponse:
-    name = str(form["rule_set"].value() or "")
+    name = _name_in(form)
     change = _open_change(form["change"].value())
     asked = {each: str(form[each].value() or "") for each in ("pod", "decision")}
     context = {

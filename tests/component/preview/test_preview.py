@@ -473,6 +473,14 @@ def test_a_change_with_more_digits_than_a_number_may_have_is_none(operator: Clie
 
 
 @pytest.mark.usefixtures("on_a_cluster")
+@pytest.mark.parametrize("name", ["we\0b", "no name", "edit:web"])
+def test_a_text_that_is_no_rule_sets_name_is_not_looked_for(operator: Client, change: Change, name: str) -> None:
+    asked = {"rule_set": name, "change": change.pk, "pod": "default/billing-1"}
+    assert operator.post(PAGE, asked).status_code == 200
+    assert operator.post(SAVE, asked | {"seen": "-", "test": "{}"}).status_code == 200
+
+
+@pytest.mark.usefixtures("on_a_cluster")
 def test_an_auditor_previews_nothing(auditor: Client, change: Change) -> None:
     asked = {"rule_set": "web", "change": change.pk, "pending": "default/billing-1"}
     assert "Only Operators can run this." in text_of(auditor.get(PAGE, asked))
