@@ -187,7 +187,7 @@ class ListOfChanges(ReadOnlyAdmin):
             is_set = publishing.holds_schedule(row)
             return publishing.said_at(row.publish_at) if is_set else "! somebody: edited since it was scheduled"
         if row.state == lifecycle.IN_REVIEW and row.overview and not row.overview.approvals:
-            return "somebody to publish it"
+            return "the gate" if row.overview.waits_for_gate else "somebody to publish it"
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW or row.is_short else ""
 
     @display(description="Opened by", ordering="opened_by")

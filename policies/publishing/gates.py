@@ -226,7 +226,7 @@ def gate_of(change: Change, live: engine.Revision) -> Gate:
     levels = with_found(levels_of(rule_sets_touched(change, live)), results_of(result) if result else [])
     stale = stale_because(result, live.number, timezone.now()) if result else ""
     gate = Gate(runs[0] if runs else None, result, levels, stale)
-    refusal = _refusal(gate)
+    refusal = refusal_of(gate)
     is_short = result is None or bool(stale) or bool(_unasked(gate))
     return gate._replace(refusal=refusal, needs_run=bool(refusal) and is_short)
 
@@ -288,7 +288,7 @@ def _some(lines: Sequence[str]) -> str:
     return f" ({', '.join(lines[:_NAMED])}{more})" if lines else ""
 
 
-def _refusal(gate: Gate) -> str:
+def refusal_of(gate: Gate) -> str:
     """Return why the gate blocks publishing of a Change; empty where it doesn't."""
     is_required = settings.BERTH.gate_required
     if gate.result is None:

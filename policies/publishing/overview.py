@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 from django.contrib.auth.models import User
-from django.db.models import F, Max, prefetch_related_objects
+from django.db.models import F, Max, Q, prefetch_related_objects
 from django.utils import timezone
 
 from policies.engine import ruleset as engine
@@ -48,11 +48,13 @@ class Overview(msgspec.Struct, frozen=True):
         approvals: for each need (given, needed, group; "" for anybody).
         gate: the result of the gate.
         moved: how many of its things somebody else has published meanwhile.
+        waits_for_gate: whether the gate keeps it from being published.
     """
 
     approvals: Sequence[tuple[int, int, str]]
     gate: GateMark
     moved: int
+    waits_for_gate: bool = False
 
     @property
     def lacks_approvals(self) -> bool:
@@ -72,10 +74,15 @@ def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
     live = current_revision()
     edits, touched, bases = _read(opened, live)
     moved = _moved(edits, live.number)
-    marks = _marks(opened, touched, live.number)
+    found = _gates(opened, touched, live.number)
     approvals = _approvals(opened, touched, bases)
     return {
-        change.pk: Overview(approvals[change.pk], marks.get(change.pk, GateMark.NONE), moved[change.pk])
+        change.pk: Overview(
+            approvals[change.pk],
+            _mark(found[change.pk]),
+            moved[change.pk],
+            _can_wait_for_gate(change, bases) and bool(gates.refusal_of(found[change.pk])),
+        )
         for change in opened
     }
 
@@ -112,38 +119,46 @@ def _moved(edits: Mapping[int, Sequence[ChangeEdit]], number: int) -> dict[int, 
     return {change: sum(row.base_digest != digests.get(row.key, "") for row in rows) for change, rows in edits.items()}
 
 
-def _marks(changes: Sequence[Change], touched: Mapping[int, Collection[str]], live: int) -> dict[int, GateMark]:
-    newest = (
-        GateRun.objects.filter(change__in=changes, digest=F("change__digest"))
-        .order_by()
-        .values("change")
-        .annotate(newest=Max("pk"))
-        .values("newest")
-    )
-    runs = list(GateRun.objects.filter(pk__in=newest))
-    found = [names for run in runs for names in gates.found_of(gates.results_of(run)).values()]
-    set_for = gates.set_levels(set().union(*touched.values(), *found))
-    return {
-        run.change_id: _mark(
-            run,
-            gates.with_found(gates.strictest(touched[run.change_id], set_for), gates.results_of(run), set_for),
-            live,
-        )
-        for run in runs
+def _gates(changes: Sequence[Change], touched: Mapping[int, Collection[str]], live: int) -> dict[int, gates.Gate]:
+    """Return `gate_of` each of these Changes."""
+    of_content = GateRun.objects.filter(change__in=changes, digest=F("change__digest")).order_by().values("change")
+    is_done = Q(state=GateRun.State.DONE)
+    newest = {
+        row["change"]: (row["newest"], row["done"])
+        for row in of_content.annotate(newest=Max("pk"), done=Max("pk", filter=is_done))
     }
+    runs = GateRun.objects.in_bulk({number for pair in newest.values() for number in pair if number})
+    named = [names for run in runs.values() for names in gates.found_of(gates.results_of(run)).values()]
+    set_for = gates.set_levels(set().union(*touched.values(), *named))
+    found = {}
+    for change in changes:
+        run, result = (runs.get(number) for number in newest.get(change.pk, (None, None)))
+        results = gates.results_of(result) if result else []
+        levels = gates.with_found(gates.strictest(touched[change.pk], set_for), results, set_for)
+        stale = gates.stale_because(result, live, timezone.now()) if result else ""
+        found[change.pk] = gates.Gate(run, result, levels, stale)
+    return found
 
 
-def _mark(run: GateRun, levels: Mapping[str, str], live: int) -> GateMark:
-    if run.is_under_way:
+def _mark(gate: gates.Gate) -> GateMark:
+    if gate.run is None:
+        return GateMark.NONE
+    if gate.run.is_under_way:
         return GateMark.MOVES
-    if run.state != GateRun.State.DONE:
+    if gate.run.state != GateRun.State.DONE:
         return GateMark.FAILED
-    results = gates.results_of(run)
-    if gates.blocking(results, levels):
+    results = gates.results_of(gate.run)
+    if gates.blocking(results, gate.levels):
         return GateMark.BLOCKS
-    if gates.stale_because(run, live, timezone.now()):
+    if gate.stale:
         return GateMark.OLD
     return GateMark.PASSED if all(each.verdict == gates.PASSED for each in results) else GateMark.WARNS
+
+
+def _can_wait_for_gate(change: Change, bases: Mapping[str, str]) -> bool:
+    """Return whether the gate may keep a Change from being published: not one that goes back, or only pauses."""
+    goes_back = change.rolls_back_to is not None or is_way_back(change, list(change.events.all()))
+    return not goes_back and bool(change.edits.all()) and not only_tightens_pauses(change, bases)
 
 
 def _approvals(

@@ -105,6 +105,12 @@ def of_a_pause(_: list[User]) -> Change:
     return opened(Edit.of(Pause(name="everything", target="everything", reason="r")))
 
 
+def rolling_back(_: list[User]) -> Change:
+    make_live(make_rule_set(**A))
+    make_live(make_rule_set(**B))
+    return publishing.propose_roll_back(to_number=1, by=somebody("author"), reason="worse")
+
+
 def moved(people: list[User]) -> Change:
     change = approved_once(people)
     make_live(make_rule_set(**B))
@@ -138,6 +144,23 @@ def test_a_list_says_of_approvals_and_of_what_moved_what_the_page_says(
     found = publishing.overview_of([change])[change.pk]
     assert sorted(found.approvals) == sorted(said_by_its_page(Change.objects.get(pk=change.pk)))
     assert found.moved == len(publishing.moved_of(change))
+
+
+@pytest.mark.parametrize("case", [in_review, draft, moved, of_a_pause, rolling_back])
+@pytest.mark.parametrize("is_required", [True, False])
+@pytest.mark.parametrize("verdict", [PASSED, FOUND, None])
+def test_a_list_says_of_waiting_for_the_gate_what_the_page_says(
+    case: Callable[[list[User]], Change], is_required: bool, verdict: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = case([somebody("bo"), somebody("cy")])
+    checks = {"newcheck": "blocking"}
+    needed = msgspec.structs.replace(settings.BERTH, gate_required=is_required, gate_checks=checks)
+    monkeypatch.setattr(settings, "BERTH", needed)
+    if verdict is not None:
+        gated(change, [Result("newcheck", verdict, "says")])
+        publishing.run_gate(change=change, by="ops")  # the results of the one before still count
+    change = Change.objects.get(pk=change.pk)
+    assert publishing.overview_of([change])[change.pk].waits_for_gate == bool(publishing.standing_of(change).gate)
 
 
 def gated(change: Change, results: list[Result]) -> None:

@@ -331,6 +331,9 @@ def test_a_change_that_waits_for_the_gate_alone_is_not_said_to_be_ready(monkeypa
     said = text_of(get(alice, page_of(change)))
     assert "It needs no approval, and waits for the gate." in said
     assert "can be published" not in said
+    listed = text_of(get(alice, "/admin/policies/change/"))
+    assert "looking the gate" in listed
+    assert "somebody to publish it" not in listed
 
 
 def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:
