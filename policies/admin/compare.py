@@ -141,7 +141,7 @@ def _version(kind: str, name: str, number: int) -> tuple[engine.Document | None,
             found, url = msgspec.structs.replace(content, version=number), version_url(row)
     elif kind == Kind.PRIORITY_CLASS:
         version = PriorityClassVersion.objects.filter(name=name, number=number).first()
-        found = engine.decode_priority_class(version.document.encode()) if version else None
+        found = publishing.priority_class_content(version) if version else None
         url = f"{reverse('cluster_priority_class', args=[quote(name)])}#versions"
     else:
         versions = publishing.assignment_versions(name)

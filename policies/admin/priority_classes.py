@@ -251,7 +251,7 @@ class PriorityClassAdmin(RowAdmin):
             (
                 each.number,
                 each.state,
-                priority_class_sentence(engine.decode_priority_class(each.document.encode())),
+                version_sentence(each),
                 link(revision_url(each.revision), f"Revision {each.revision}"),
                 format_html("{} at {} UTC", named(row, each.published_by), f"{each.published_at:%Y-%m-%d %H:%M}"),
             )
@@ -264,6 +264,14 @@ class PriorityClassAdmin(RowAdmin):
     def document(self, row: PriorityClass) -> SafeString:
         """Return the document as YAML, as `export` writes it."""
         return copyable(manifests.to_yaml(compiler.priority_class_document(row)))
+
+
+def version_sentence(version: PriorityClassVersion) -> str:
+    """Return what a version does, or why it can't be read."""
+    try:
+        return priority_class_sentence(publishing.priority_class_content(version))
+    except publishing.PublishingError as error:
+        return " ".join(error.messages)
 
 
 def _manager(found: ClusterPriorityClass) -> str:

@@ -305,6 +305,21 @@ def _next_number(name: str) -> int:
     return (newest or 0) + 1
 
 
+def priority_class_content(version: PriorityClassVersion) -> engine.PriorityClass:
+    """Return the content of a version.
+
+    Raises:
+        PublishingError: it can't be read.
+    """
+    try:
+        return engine.decode_priority_class(version.document.encode())
+    except msgspec.DecodeError as error:
+        message = (
+            f"PriorityClass {version.name} version {version.number} can't be read: a newer version of Berth wrote it."
+        )
+        raise PublishingError([message]) from error
+
+
 def withdrawn_priority_classes() -> list[engine.PriorityClass]:
     """Return the classes that are no longer live, as they were last live."""
     rows = PriorityClassVersion.objects.filter(state=_State.WITHDRAWN)

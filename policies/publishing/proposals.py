@@ -16,7 +16,7 @@ from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.history import AssignmentVersion
 from policies.publishing.parts import Key, Kind, Value
-from policies.publishing.priority_classes import adopted, live_priority_classes
+from policies.publishing.priority_classes import adopted, live_priority_classes, priority_class_content
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions
 from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown, digest_of_shown
@@ -76,13 +76,13 @@ def content_of_version(version: Version) -> Value:
     """Return the content of an older version.
 
     Raises:
-        PublishingError: it is no longer valid, with every fault.
+        PublishingError: it is no longer valid, with every fault, or can't be read.
     """
     if isinstance(version, RuleSetVersion):
         return check_version(version)
     if isinstance(version, AssignmentVersion):
         return version.value
-    return engine.decode_priority_class(version.document.encode())
+    return priority_class_content(version)
 
 
 @transaction.atomic

@@ -26,6 +26,7 @@ from policies.admin.base import (
     revision_url,
 )
 from policies.admin.ladder import signed
+from policies.admin.priority_classes import version_sentence
 from policies.changes_in_words import part_changes
 from policies.engine import ruleset as engine
 from policies.models import (
@@ -36,7 +37,6 @@ from policies.models import (
     PriorityClassUser,
     PriorityClassVersion,
 )
-from policies.sentences import priority_class_sentence
 from scheduler.admin.links import pod_url, workload_url
 
 SEE, PUBLISH = "policies.view_priorityclass", "policies.publish"
@@ -145,7 +145,7 @@ def _version(version: PriorityClassVersion, *, may_go_back: bool) -> dict[str, A
     is_live = version.state == PriorityClassVersion.State.PUBLISHED
     return {
         "row": version,
-        "sentence": priority_class_sentence(engine.decode_priority_class(version.document.encode())),
+        "sentence": version_sentence(version),
         "revision_url": revision_url(version.revision),
         "go_back": ""
         if is_live or not may_go_back

@@ -332,6 +332,7 @@ ONLY_READ = {
         "orders_for",
         "orders_of",
         "overview_of",
+        "priority_class_content",
     ),
     *(
         "revision_differences",

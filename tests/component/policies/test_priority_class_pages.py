@@ -5,9 +5,18 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
+from django.utils import timezone
 
 from policies import publishing
-from policies.models import AuditEvent, Change, ClusterPriorityClass, PriorityClass, PriorityClassLook, Revision
+from policies.models import (
+    AuditEvent,
+    Change,
+    ClusterPriorityClass,
+    PriorityClass,
+    PriorityClassLook,
+    PriorityClassVersion,
+    Revision,
+)
 from scheduler.priority_classes.reconcile import look
 from tests.builders import make_priority_class, priority_class_document
 from tests.component.pages import change_url, confirmed, form_data, get, stage, text_of
@@ -294,3 +303,28 @@ def test_a_class_made_by_others_in_the_meantime_is_said_to_be_theirs(auditor: Cl
     publish_all()
     seen(managed=False, state="foreign")
     assert "managed by others" in text_of(get(auditor, page_of()))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/admin/policies/compare/?kind=PriorityClass&name=batch&before=1&after=2",
+        "/admin/scheduler/priority-classes/batch/",
+        "/admin/scheduler/priority-classes/batch/go-back/2/",
+        "",
+    ],
+)
+def test_a_version_that_a_newer_berth_wrote_is_said_to_be_unreadable(
+    operator: Client, server: PriorityServer, path: str
+) -> None:
+    PriorityClassVersion.objects.create(
+        name="batch",
+        number=2,
+        state="superseded",
+        document='{"name": []}',
+        revision=1,
+        published_by="ops",
+        published_at=timezone.now(),
+    )
+    said = text_of(get(operator, path or page_of()))
+    assert "PriorityClass batch version 2 can't be read: a newer version of Berth wrote it." in said
