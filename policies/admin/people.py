@@ -1,6 +1,7 @@
 """The read-only page of a person: the reviews that wait for them, their open Changes, their acts."""
 
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.auth.decorators import permission_required
@@ -57,7 +58,7 @@ def _changes(name: str) -> dict[str, Any]:
     """Return the reviews requested from somebody, and the open Changes that they opened or edited."""
     mine = Q(opened_by=name) | Q(edits__author=name)
     opened = list(Change.objects.filter(mine, state__in=lifecycle.OPEN).distinct().order_by("-pk")[: _SHOWN + 1])
-    query = f"?q={name}&which=open"
+    query = f"?{urlencode({'q': name, 'which': 'open'})}"
     return {
         "sees_changes": True,
         "waiting": [(change_url(change.pk), change, each) for change, each in publishing.changes_waiting_for(name)],

@@ -1,5 +1,7 @@
 """People as links: each name leads to what waits for that person, what they have open and what they did; who may not see it reads the name."""
 
+import html
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -78,6 +80,15 @@ def test_more_than_a_page_of_acts_leads_to_all_of_them(auditor: Client, asked: A
     assert page.content.decode().count("commented on a Change") == 20
     assert "All events by anna" in text_of(page)
     assert f"{LISTS}audit/?by=anna" in page.content.decode()
+
+
+def test_more_than_a_page_of_open_changes_leads_to_all_of_them_whatever_the_name_is(auditor: Client) -> None:
+    for number in range(21):
+        opened(make_rule_set(f"web-{number}"), by="r&d@shop", title=f"title {number}")
+    page = get(auditor, f"{LISTS}people/r&d@shop/")
+    found = re.search(r'href="([^"]+)">All open Changes', page.content.decode())
+    assert found is not None
+    assert get(auditor, html.unescape(found[1])).context["cl"].result_count == 21
 
 
 def test_a_name_without_an_account_has_its_page(auditor: Client, asked: Any, anna: User) -> None:
