@@ -69,7 +69,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "sides": found.sides,
         "number": found.number,
         "things": [_thing(each) for each in found.differences],
-        "former": _page_url(asked, number - 1) if number > 1 else "",
+        "former": _page_url(asked, min(number - 1, last)) if number > 1 and last else "",
         "next": _page_url(asked, number + 1) if number < last else "",
         "kinds": [_REVISION, _CHANGE, *_WORDS],
     }

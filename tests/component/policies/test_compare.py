@@ -136,6 +136,15 @@ def test_what_cant_be_compared_is_said(auditor: Client, query: str, said: str) -
     assert said in text_of(get(auditor, f"/admin/policies/compare/?{query}"))
 
 
+def test_a_page_beyond_the_last_one_says_not_that_both_sides_are_the_same(auditor: Client) -> None:
+    publish(make_rule_set())
+    page = get(auditor, f"{compare_url('Revision', 0, newest())}&p=99")
+    assert "1 object differs. " in text_of(page)
+    assert "There is nothing on this page." in text_of(page)
+    assert "They are the same." not in text_of(page)
+    assert '&amp;p=1" rel="prev"' in page.content.decode()
+
+
 def test_a_change_its_revision_and_the_way_back_show_whole_documents(operator: Client) -> None:
     publish(team("1 > 0"))
     first = newest()
