@@ -1,7 +1,7 @@
 """Pauses and Exemptions: the banner of every page, the list, and the pages that pause, exempt and resume."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -438,18 +438,23 @@ def resume_url(target: str) -> str:
     return f"{reverse('resume')}?{urlencode({'target': target})}"
 
 
-def _panel(title: str, targets: Sequence[str], request: HttpRequest) -> SafeString:
-    """Show whether targets are paused, with a link to pause or resume each for users who may."""
+def _panel(title: str, targets: Mapping[str, Sequence[str]], request: HttpRequest) -> SafeString:
+    """Show whether targets are paused, with a link to pause or resume each for users who may.
+
+    Each is given with the targets whose Pause suspends it, too.
+    """
     live = {each.value.target: each for each in _live(engine.Pause)}
+    in_force = {target for target, each in live.items() if not each.has_ended}
     rows = [
         {
             "what": target_in_words(target),
             "paused": live.get(target),
+            "paused_with": next((target_in_words(each) for each in around if each in in_force), ""),
             "pause_url": pause_url(target),
             "resume_url": resume_url(target),
             "exempt_url": _exempt_url(target) if target.startswith("RuleSet/") else "",
         }
-        for target in targets
+        for target, around in targets.items()
     ]
     return SafeString(
         render_to_string("policies/pause_panel.html", {"title": title, "rows": rows, "may": _may(request)})
@@ -460,13 +465,16 @@ def _of_rule_set(row: RuleSet, request: HttpRequest) -> SafeString:
     found = next((each for each in publishing.current_revision().rule_sets if each.name == row.name), None)
     if found is None:
         return SafeString("")
-    keys = dict.fromkeys(found.spec.keys)
-    return _panel("Pause", [f"RuleSet/{row.name}", *(f"RuleSet/{row.name}/{key}" for key in keys)], request)
+    whole = f"RuleSet/{row.name}"
+    rules = {f"{whole}/{key}": [EVERYTHING, whole] for key in found.spec.keys}
+    return _panel("Pause", {whole: [EVERYTHING], **rules}, request)
 
 
 def _of_assignment(row: Assignment, request: HttpRequest) -> SafeString:
-    live = any(each.name == row.name for each in publishing.current_revision().assignments)
-    return _panel("Pause", [f"Assignment/{row.name}"], request) if live else SafeString("")
+    found = next((each for each in publishing.current_revision().assignments if each.name == row.name), None)
+    if found is None:
+        return SafeString("")
+    return _panel("Pause", {f"Assignment/{row.name}": [EVERYTHING, f"RuleSet/{found.rule_set}"]}, request)
 
 
 add_panel(RuleSet, _of_rule_set)

@@ -15,7 +15,7 @@ from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Assignment, Change, RuleSet
 from tests.builders import TEAM_FILTER, make_assignment, make_exemption, make_pause, make_rule_set
-from tests.component.pages import get, publish_all, text_of
+from tests.component.pages import change_url, get, publish_all, text_of
 
 pytestmark = pytest.mark.django_db
 PAUSE, RESUME = "/admin/policies/pauses/pause/?target=", "/admin/policies/pauses/resume/?target="
@@ -278,6 +278,33 @@ def test_who_resumes_is_told_what_is_paused_why_and_by_whom(operator: Client) ->
     assert "Rule team of rule set web is paused until 2090-01-01 00:00 UTC: storm ( ops" in shown.replace(
         "(ops", "( ops"
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "of_rule_set", "of_assignment"),
+    [
+        ("everything", ["! Everything is paused", "! Everything is paused"], ["! Everything is paused"]),
+        (
+            "RuleSet/web",
+            ["! paused until somebody resumes it: storm", "! Rule set web is paused"],
+            ["! Rule set web is paused"],
+        ),
+        ("RuleSet/web/team", ["active", "! paused until somebody resumes it: storm"], ["active"]),
+        ("Assignment/all", ["active", "active"], ["! paused until somebody resumes it: storm"]),
+    ],
+)
+def test_what_is_paused_with_something_larger_is_not_called_active(
+    operator: Client, target: str, of_rule_set: list[str], of_assignment: list[str]
+) -> None:
+    publishing.pause(target=target, by="ops", reason="storm")
+
+    def now(model: str, key: int) -> list[str]:
+        panel = get(operator, change_url(model, key)).content.decode().partition('id="pause-panel"')[2]
+        cells = re.findall(r"<td>(.*?)</td>", panel.partition("</table>")[0], re.DOTALL)
+        return [html.unescape(" ".join(each.split())) for each in cells[1::3]]
+
+    assert now("ruleset", RuleSet.objects.get().pk) == of_rule_set
+    assert now("assignment", Assignment.objects.get().pk) == of_assignment
 
 
 def test_the_reason_of_a_pause_alone_is_said_to_be_shown_while_the_pause_lasts(operator: Client) -> None:
