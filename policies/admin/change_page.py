@@ -154,7 +154,7 @@ def _effects(
 
 def _acts(row: Change, request: HttpRequest, standing: lifecycle.Standing) -> dict[str, Any]:
     """Return the buttons, and the names of those that aren't refused."""
-    buttons = _buttons(request, standing)
+    buttons = _buttons(request, row, standing)
     return {
         "buttons": buttons,
         "offered": [button.text for button in buttons if not button.refusal],
@@ -290,15 +290,19 @@ def _lines(before: Any, after: Any) -> list[SafeString]:
     return [marked(line) for line in part_changes(before, after)]
 
 
-def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]:
+def _buttons(request: HttpRequest, row: Change, standing: lifecycle.Standing) -> list[Button]:
     """Return the acts that this person may do, and why others aren't possible yet."""
     actor = publishing.actor_of(person(request))
     buttons = []
     for act, text, style in _BUTTONS:
-        if lifecycle.lack_of_permission(act, actor, standing.authors) or not (
-            lifecycle.is_possible(act, standing.state) or (act == "approve" and standing.waits_for_approval_afterwards)
+        ruled_as = "edit" if act == "describe" else act
+        if lifecycle.lack_of_permission(ruled_as, actor, standing.authors) or not (
+            lifecycle.is_possible(ruled_as, standing.state)
+            or (act == "approve" and standing.waits_for_approval_afterwards)
         ):
             continue
+        if act == "describe" and (row.reason or standing.state == lifecycle.DRAFT):
+            continue  # a draft gets it when it is sent to review
         if act == "rebase" and not standing.moved:
             continue
         if act == "approve" and actor.name in standing.approved_by and not standing.waits_for_approval_afterwards:
@@ -307,7 +311,7 @@ def _buttons(request: HttpRequest, standing: lifecycle.Standing) -> list[Button]
             continue
         if act == "withdraw" and standing.state == lifecycle.DRAFT:
             text = "Discard draft"  # noqa: PLW2901 - the same act, by its usual name
-        buttons.append(Button(act, text, style, lifecycle.refusal(act, actor, standing)))
+        buttons.append(Button(act, text, style, lifecycle.refusal(ruled_as, actor, standing)))
     return buttons
 
 
@@ -318,6 +322,7 @@ _BUTTONS = (
     ("rebase", "Rebase", "primary"),
     ("gate", "Run gate", ""),
     ("comment", "Comment", ""),
+    ("describe", "Add as reason", ""),
     ("reopen", "Reopen", ""),
     ("reject", "Reject", "danger"),
     ("withdraw", "Withdraw", "danger"),

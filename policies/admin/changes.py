@@ -235,6 +235,15 @@ def _comment(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     return "Your comment was added."
 
 
+def _describe(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
+    if not typed["text"].strip():
+        raise PublishingError(["Enter the reason below."])
+    if row.reason:
+        raise PublishingError([f"{row} has got a reason since you looked. Look at it again."])
+    publishing.describe_change(change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"])
+    return "Your text is now the reason of the Change. Approvals stay."
+
+
 def _discard(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     kind, _, name = typed["what"].partition("/")
     publishing.discard_edits(change=row, keys=[(kind, name)], by=person(request), expected_digest=typed["digest"])
@@ -252,6 +261,7 @@ _ACTS: dict[str, _Act] = {
     "expire": _expire,
     "rebase": _rebase,
     ChangeEvent.Act.COMMENT: _comment,
+    "describe": _describe,
     "reject": _with_text(publishing.reject_change, "The Change is rejected."),
     "reopen": _with_text(publishing.reopen_change, "The Change is a draft again."),
     "withdraw": _with_text(publishing.withdraw_change, "The Change is withdrawn."),

@@ -491,3 +491,24 @@ def test_the_title_in_the_list_leads_to_the_change() -> None:
     change = change_in("draft")
     shown = get(client, "/admin/policies/change/").content.decode()
     assert re.search(rf'<a [^>]*href="{page_of(change)}[^"]*"[^>]*>\s*all of web', shown)
+
+
+def test_a_change_that_was_sent_to_review_without_a_reason_gets_one_once() -> None:
+    user, client = account("operator")
+    change = publishing.open_change(title="t", edits=[Edit.of(make_rule_set(**A))], by=user)
+    assert "Add as reason" not in text_of(get(client, page_of(change)))
+    publishing.submit_change(change=change, by=user, expected_digest=change.digest)
+    publishing.approve_change(change=change, by=User.objects.create_superuser("other"), expected_digest=change.digest)
+    page = get(client, page_of(change))
+    assert "What you write beside Add as reason becomes the reason" in text_of(page)
+    assert 'value="describe"' not in get(account("viewer")[1], page_of(change)).content.decode()
+    data = typed(client, change, act="describe")
+    assert "Enter the reason below." in text_of(client.post(act_of(change), data | {"text": " "}))
+    said = text_of(client.post(act_of(change), data | {"text": "ticket 7"}, follow=True))
+    assert "Reason: ticket 7" in said
+    assert "operator described anew: reason was: empty" in said
+    assert "Add as reason" not in said
+    second = client.post(act_of(change), data | {"text": "another"})
+    assert "has got a reason since you looked" in text_of(second)
+    change.refresh_from_db()
+    assert (change.reason, change.state) == ("ticket 7", "approved")
