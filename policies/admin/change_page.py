@@ -24,7 +24,7 @@ from policies.admin.times import MomentField
 from policies.changes_in_words import look_alikes, part_changes
 from policies.engine.ruleset import PriorityClass, Revision
 from policies.models import Change, ChangeEvent, RevisionPart
-from policies.publishing import Kind, PublishingError, lifecycle
+from policies.publishing import Kind, lifecycle
 from policies.sentences import ending_sentence
 
 
@@ -137,19 +137,15 @@ def _effects(
 ) -> tuple[dict[str, Any], Sequence[str]]:
     """Return what it changes, and the faults of edits that can't be read."""
     is_open = row.state in lifecycle.OPEN
-    effects: dict[str, Any] = {
-        "things": [],
-        "look_twice": [],
+    edits, unread = publishing.readable_edits(row)
+    effects = {
+        "things": _things(row, edits, request, chosen),
+        "look_twice": _look_twice(row, edits, live) if is_open else [],
         "orders": publishing.orders_of(row) if is_open else None,
         "order_side": chosen.get(choice_of(publishing.ORDER), "mine"),
         "lines": [marked(line) for line in row.revision.summary.splitlines()] if row.revision else [],
     }
-    try:
-        effects["things"] = _things(row, request, chosen)
-        effects["look_twice"] = _look_twice(row, live) if is_open else []
-    except PublishingError as error:
-        return effects, error.messages
-    return effects, ()
+    return effects, list(unread.values())
 
 
 def _acts(row: Change, request: HttpRequest, standing: lifecycle.Standing) -> dict[str, Any]:
@@ -162,9 +158,8 @@ def _acts(row: Change, request: HttpRequest, standing: lifecycle.Standing) -> di
     }
 
 
-def _look_twice(row: Change, live: Revision) -> list[str]:
+def _look_twice(row: Change, edits: Sequence[publishing.Edit], live: Revision) -> list[str]:
     """Return what those who review an open Change should look at twice."""
-    edits = publishing.edits_of(row)
     classes = [edit.value for edit in edits if isinstance(edit.value, PriorityClass)]
     removed = [edit.name for edit in edits if edit.kind == Kind.PRIORITY_CLASS and edit.value is None]
     return [
@@ -220,14 +215,13 @@ def choice_of(key: publishing.Key) -> str:
     return "of {}/{}".format(*key)
 
 
-def _things(row: Change, request: HttpRequest, chosen: Mapping[str, Any]) -> list[Thing]:
-    moved = {each.key: each for each in publishing.moved_of(row)} if row.state in lifecycle.OPEN else {}
+def _things(
+    row: Change, edits: Iterable[publishing.Edit], request: HttpRequest, chosen: Mapping[str, Any]
+) -> list[Thing]:
+    moved = {each.key: each for each in publishing.readable_moved(row)} if row.state in lifecycle.OPEN else {}
     bases, overtaken = publishing.bases_of(row), _overtaken_by(moved)
     authors = {each.key: each.author for each in row.edits.all()}
-    things = [
-        _thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key), chosen)
-        for edit in publishing.edits_of(row)
-    ]
+    things = [_thing(edit, bases.get(edit.key), authors[edit.key], moved.get(edit.key), chosen) for edit in edits]
     keys = [(kind, name) for kind, _, name in (each.key.partition("/") for each in things)]
     rows = rows_of(keys)
     pages = thing_urls(rows)

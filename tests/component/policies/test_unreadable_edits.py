@@ -54,3 +54,11 @@ def test_which_pods_an_assignment_would_take_beside_it_is_not_asked(operator: Cl
     answer = operator.post(reverse("admin:policies_assignment_takes_new"), data, HTTP_HX_REQUEST="true")
     assert answer.status_code == 200
     assert f"PriorityClass all in {change} {SAYS}" in text_of(answer)
+
+
+def test_the_page_of_the_change_does_not_say_that_it_has_no_edits(operator: Client) -> None:
+    change = newer("RuleSet")
+    page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
+    assert f"RuleSet all in {change} {SAYS}" in page
+    assert "Nothing: this Change has no edits." not in page
+    assert "rule set other added" in page
