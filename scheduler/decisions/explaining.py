@@ -200,7 +200,7 @@ def _rule_set_of(decision: Decision, body: dict[str, Any]) -> RuleSet | None:
         rule_set = publishing.version_content(version) if version else None
         if rule_set is not None:
             CompiledRuleSet(rule_set)  # that it went live doesn't say that this version of Berth can evaluate it
-    except (RuleSetError, ExpressionError, KeyError):
+    except (RuleSetError, ExpressionError, msgspec.ValidationError, KeyError):
         return None
     return _in_force(body, rule_set)
 
@@ -267,9 +267,10 @@ def _sentences(
         # A second column of a rule is from Berth's own scheduler, which evaluates nodes with nominated Pods once more.
         where = ", beside the Pods nominated there" if name in asked else ""
         asked.add(name)
-        wanted, expression = _wanted(filters.get(name))
+        wanted = _wanted(filters.get(name))
+        expression = _expression(filters.get(name)) if with_seen else None
         for verdict, group in _groups(nodes, verdicts, node):
-            seen = _seen(expression if with_seen else None, recorded, params, group)
+            seen = _seen(expression, recorded, params, group)
             if verdict == _NOT_EVALUATED:
                 is_late, is_refusal = name in missed, name == in_vain
                 yield from _unasked(column, head, group, refused, wanted, seen, is_late=is_late, is_refusal=is_refusal)
@@ -279,9 +280,10 @@ def _sentences(
             refused |= {each for each, verdict in zip(nodes, verdicts, strict=False) if verdict >= 0}
     for column in body.get("scores") or []:
         name = column.get("rule", "")
-        wanted, expression = _wanted(scores.get(name))
+        wanted = _wanted(scores.get(name))
+        expression = _expression(scores.get(name)) if with_seen else None
         for raw, group in _groups(nodes, column.get("raw") or [], node):
-            seen = _seen(expression if with_seen else None, recorded, params, group)
+            seen = _seen(expression, recorded, params, group)
             yield _score_sentence(column, f"score {name}{version}", raw, group, wanted, seen)
     for veto in msgspec.convert(body.get("notes", {}).get("vetoes") or [], list[Veto]):
         if node in {"", veto.node}:
@@ -313,14 +315,18 @@ def _groups(nodes: list[str], values: list[Any], only: str) -> list[tuple[Any, l
     return list(groups.items())
 
 
-def _wanted(rule: FilterRule | ScoreRule | None) -> tuple[str, Expression | None]:
-    """Return what a rule requires, and its expression if it has one."""
+def _wanted(rule: FilterRule | ScoreRule | None) -> str:
+    """Return what a rule requires; empty for a rule that isn't known. An expression needn't be one that this version can evaluate."""
     if rule is None:
-        return "", None
-    if rule.builtin:
-        return rule_sentence(rule), None
-    expression = Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER)
-    return " ".join(rule.expression.split()), expression
+        return ""
+    return rule_sentence(rule) if rule.builtin else " ".join(rule.expression.split())
+
+
+def _expression(rule: FilterRule | ScoreRule | None) -> Expression | None:
+    """Return a rule's expression if it has one."""
+    if rule is None or rule.builtin:
+        return None
+    return Expression(rule.expression, Result.BOOLEAN if isinstance(rule, FilterRule) else Result.NUMBER)
 
 
 def _seen(

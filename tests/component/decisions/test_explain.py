@@ -254,11 +254,13 @@ def test_without_the_rule_sets_version_the_reasons_still_stand(rule_set: RuleSet
     assert "- version 7 of web isn't in this database: no rule is shown." in said
 
 
-def went_live_formerly(expression: str) -> RuleSet:
+def went_live_formerly(expression: str = "", **builtin: Any) -> RuleSet:
     """Return version 1 of rule set web, which an earlier version of Berth let go live without this one's checks."""
-    plain = make_rule_set(filters=[TEAM_FILTER])
-    rule = msgspec.structs.replace(plain.spec.filters[0], expression=expression)
-    made = msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, filters=(rule,)))
+    plain = make_rule_set(filters=[TEAM_FILTER, {"builtin": "NodeAffinity"}])
+    first, second = plain.spec.filters
+    first = msgspec.structs.replace(first, expression=expression or first.expression)
+    filters = (first, msgspec.structs.replace(second, **builtin)) if builtin else (first,)
+    made = msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, filters=filters))
     live = publishing.current_revision()
     with transaction.atomic():
         publishing.make_live(live, [publishing.Edit.of(made)], by="ops", reason="", authors={})
@@ -277,10 +279,21 @@ def test_a_version_that_would_be_refused_now_is_explained_as_it_decided(auditor:
     assert expression in text_of(get(auditor, f"{change_url('decision', made.pk)}?node=n2"))
 
 
-def test_a_version_that_cant_be_evaluated_any_more_is_as_one_that_isnt_there(rule_set: RuleSet) -> None:
-    went_live_formerly("forgotten(node)")
-    record(msgspec.structs.replace(rule_set, version=2))
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param({"expression": "forgotten(node)"}, id="a function"),
+        pytest.param({"builtin": "Forgotten"}, id="a built-in"),
+        pytest.param({"arguments": {"addedAffinity": 3}}, id="arguments"),
+    ],
+)
+def test_a_version_that_cant_be_evaluated_any_more_is_as_one_that_isnt_there(
+    rule_set: RuleSet, auditor: Client, changed: dict[str, Any]
+) -> None:
+    went_live_formerly(**changed)
+    made = record(msgspec.structs.replace(rule_set, version=2), revision=publishing.current_revision().number)
     assert "version 2 of web isn't in this database" in run("web-1", "--node", "n2")
+    assert "node belongs to another team" in text_of(get(auditor, f"{change_url('decision', made.pk)}?node=n2"))
 
 
 def test_a_table_with_very_many_rows_says_how_many_are_left_out_and_shows_the_node_that_was_asked_for() -> None:
