@@ -3,12 +3,11 @@
 from typing import Any
 
 import pytest
-from django.conf import settings
 from django.db import DatabaseError, connection
 
 from scheduler.doctor import checkup
 from scheduler.doctor.checkup import check, configured_verbs, known
-from tests.component.doctor.checkups import part
+from tests.component.doctor.checkups import part, set_environment
 
 pytestmark = pytest.mark.django_db
 
@@ -50,12 +49,7 @@ def test_without_a_configuration_of_kube_scheduler_the_usual_verbs_are_wanted() 
 
 @pytest.mark.usefixtures("healthy")
 def test_a_deadline_that_is_set_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Set:
-        extender_bind = "127.0.0.1:8010"
-        extender_deadline_seconds = 4.0
-        extender_secret_path = ""
-
-    monkeypatch.setattr(settings, "BERTH", Set())
+    set_environment(monkeypatch, extender_deadline_seconds=4.0)
     assert known().deadline_seconds == 4.0
 
 
