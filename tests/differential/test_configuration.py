@@ -44,7 +44,7 @@ TEXTS = {
 }
 _WRITTEN = "written.yaml"
 # Files made at random, one start of a process each.
-CASES = max(int(os.environ.get("DIFFERENTIAL_CASES", "20000")) // 500, 40)
+FILES = max(int(os.environ.get("DIFFERENTIAL_CASES", "20000")) // 500, 40)
 SEED = int(os.environ.get("DIFFERENTIAL_SEED", "20260"))
 # Plugins that Berth has no rule for.
 KUBE_SCHEDULERS_ALONE = ("VolumeBinding", "DynamicResources", "NodeDeclaredFeatures")
@@ -115,12 +115,12 @@ def test_kube_scheduler_starts_with_files_made_at_random_unless_a_finding_says_t
     kube_scheduler: Path, folder: Path, trouble: float
 ) -> None:
     starts = 0
-    for number in range(CASES):
+    for number in range(FILES):
         text = yaml.safe_dump(Maker(f"{SEED} {number}", trouble).configuration(), sort_keys=False)
         started, said = start(kube_scheduler, folder, text)
         assert_as_found(text, started, said)
         starts += started
-    assert 0 < starts < CASES
+    assert 0 < starts < FILES
 
 
 def test_the_extension_points_of_the_plugins_are_those_that_kube_scheduler_gives_them(
