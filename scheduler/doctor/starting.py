@@ -85,12 +85,16 @@ def starting(configuration: Configuration) -> Iterator[Told]:
     yield from _numbers(configuration)
     yield from _election(configuration.leader_election)
     profiles = configuration.profiles or [Profile()]
-    merged = [_merge(profile.plugins, f"profiles[{index}].plugins") for index, profile in enumerate(profiles)]
+    merged = [
+        _merge(profile.plugins, f"profiles[{index}].plugins") if profile.plugins != Plugins() else _UNCHANGED
+        for index, profile in enumerate(profiles)
+    ]
     for index, (profile, plugins) in enumerate(zip(profiles, merged, strict=True)):
         place = f"profiles[{index}]"
         yield from _arguments(profile, plugins, place)
-        yield from _plugins(plugins, f"{place}.plugins")
-        yield from _weights(plugins, f"{place}.plugins")
+        if plugins is not _UNCHANGED:
+            yield from _plugins(plugins, f"{place}.plugins")
+            yield from _weights(plugins, f"{place}.plugins")
         yield from _fit(configuration, profile, plugins, place)
     yield from _queue(profiles, merged)
 
@@ -158,6 +162,10 @@ def _expanded(general: list[_Placed], points: dict[str, PluginSet]) -> dict[str,
             if point not in off or not off[point] & {plugin.name, "*"}:
                 made.setdefault(point, []).append((plugin, at))
     return made
+
+
+# Those of a profile that changes none. Merging takes most of the lint's time, and a short text can have very many profiles.
+_UNCHANGED = _merge(Plugins(), "")
 
 
 def _has(name: str, point: str) -> bool:
