@@ -351,7 +351,7 @@ class TestAnAnswerThatIsNotOfKubernetes:
     def test_while_the_pod_is_watched(self) -> None:
         cluster = proxied("/berth-canary-", times=1)
         cluster.on_look = once(seen("filter"), seen("prioritize"), bind)
-        assert canary_of(cluster).ok
+        assert canary_of(cluster, timeout_seconds=10).ok
 
 
 def proxied(asked: str, *, only: str = "", times: int = 99, **more: Any) -> OnePodCluster:
