@@ -1,9 +1,10 @@
 """Every finding of the lint: what brings it up, what doesn't, and where it points to."""
 
-import time
+from unittest.mock import Mock
 
 import pytest
 
+from scheduler.doctor import starting
 from scheduler.doctor.catalogue import KINDS, Finding, is_ok
 from scheduler.doctor.findings import is_extended_resource, lint
 from scheduler.doctor.published import Known
@@ -278,9 +279,11 @@ def test_an_extender_that_is_null_is_an_empty_one() -> None:
     assert {"url-unusable", "no-verb"} <= set(found(file("extenders: [null]")))
 
 
-def test_a_short_file_with_very_many_profiles_takes_no_seconds_of_the_process_that_lints_it() -> None:
-    many = 40_000
-    began = time.process_time()
-    told = lint(file(f"profiles: [{', '.join(['{}'] * many)}]")).findings
-    assert time.process_time() - began < 2
-    assert sum(finding.id == "profile-name-missing" for finding in told) == many
+def test_profiles_that_name_no_plugins_are_not_merged_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    merge = Mock(wraps=starting._merge)
+    monkeypatch.setattr(starting, "_merge", merge)
+    told = lint(
+        file("profiles: [{}, {}, {plugins: {bind: {}}}, {plugins: {bind: {enabled: [{name: DefaultBinder}]}}}]")
+    ).findings
+    assert sum(finding.id == "profile-name-missing" for finding in told) == 4
+    merge.assert_called_once()
