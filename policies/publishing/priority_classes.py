@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from django.db import transaction
@@ -321,9 +322,15 @@ def priority_class_content(version: PriorityClassVersion) -> engine.PriorityClas
 
 
 def withdrawn_priority_classes() -> list[engine.PriorityClass]:
-    """Return the classes that are no longer live, as they were last live."""
-    rows = PriorityClassVersion.objects.filter(state=_State.WITHDRAWN)
-    return [engine.decode_priority_class(row.document.encode()) for row in rows]
+    """Return the classes that are no longer live, as they were last live, without those that can't be read.
+
+    Those stay in the cluster: whether they were to be deleted isn't known.
+    """
+    found = []
+    for row in PriorityClassVersion.objects.filter(state=_State.WITHDRAWN):
+        with suppress(PublishingError):  # the page of the class says so
+            found.append(priority_class_content(row))
+    return found
 
 
 def follow_priority_classes(before: engine.Revision, target: engine.Revision, authors: Mapping[Key, str]) -> None:

@@ -246,7 +246,7 @@ def _act_without(found: Found, was_live: PriorityClass | None) -> tuple[Act, str
     if not found.is_managed:
         return Act.FOREIGN, "Berth doesn't manage it."
     if was_live is None:
-        return Act.KEEP, "It carries Berth's label, and was never published here."
+        return Act.KEEP, "It carries Berth's label, and was never published here, or in a version that can't be read."
     if was_live.deletion_policy == "Keep":
         return Act.KEEP, "Removed here; its deletionPolicy was Keep."
     if not found.is_made_by_berth:

@@ -8,9 +8,16 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from policies import publishing
-from policies.models import AuditEvent, ClusterPriorityClass, PriorityClassLook, PriorityClassReplacement
+from policies.models import (
+    AuditEvent,
+    ClusterPriorityClass,
+    PriorityClassLook,
+    PriorityClassReplacement,
+    PriorityClassVersion,
+)
 from scheduler.cluster.errors import APIConfigurationError, APIForbiddenError, APIUnavailableError
 from scheduler.priority_classes import reconcile
 from scheduler.priority_classes.execute import LABEL
@@ -142,6 +149,18 @@ def test_a_description_that_no_database_stores_holds_up_nothing(server: Priority
     rows = ClusterPriorityClass.objects.in_bulk()
     assert (rows["theirs"].description, rows["batch"].state) == ("forus", "drifted")
     assert rows["batch"].message == "Changed in the cluster since Berth applied it: description is “changed”."
+
+
+def test_a_withdrawn_class_that_a_newer_berth_wrote_stays_and_holds_up_nothing(server: PriorityServer) -> None:
+    server.classes["late"] = stored(Found(name="late", is_managed=True, is_made_by_berth=True))
+    PriorityClassVersion.objects.create(
+        name="late", number=1, state="withdrawn", document='{"name": []}', revision=1, published_by="ops",
+        published_at=timezone.now(),
+    )  # fmt: skip
+    bring(server)
+    assert states() == {"batch": "applied"}
+    assert "late" in server.classes
+    assert "or in a version that can't be read" in ClusterPriorityClass.objects.get(name="late").message
 
 
 def test_a_refusal_is_kept_in_the_api_servers_words_and_tried_again(server: PriorityServer) -> None:
@@ -314,7 +333,8 @@ def test_a_berth_deletes_nothing_that_it_never_published(server: PriorityServer)
     look(server)
     assert server.changes == []
     row = ClusterPriorityClass.objects.get(name="batch")
-    assert (row.state, row.message) == ("kept", "It carries Berth's label, and was never published here.")
+    said = "It carries Berth's label, and was never published here, or in a version that can't be read."
+    assert (row.state, row.message) == ("kept", said)
 
 
 def test_the_global_default_moves_within_two_looks(server: PriorityServer) -> None:
