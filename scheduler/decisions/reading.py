@@ -213,7 +213,7 @@ def body_of(decision: Decision) -> dict[str, Any]:
     if stored[:1] == AS_JSON:
         return _json_of(stored)
     body = read_body(stored)
-    return _shown(body, _answer_in(body, names_asked(decision, body)))
+    return shown(body, names_asked(decision, body))
 
 
 def exact_bytes(decision: Decision) -> bytes:
@@ -246,6 +246,11 @@ def _named(body: Body, names: list[str]) -> list[str]:
     return [names[row] if row < len(names) else f"{_NO_NAME}{row}" for row in rows[rows >= 0].tolist()]
 
 
+def shown(body: Body, names: list[str]) -> dict[str, Any]:
+    """Return a body of columns in the common shape."""
+    return _shown(body, _answer_in(body, names))
+
+
 def _pod_in(text: bytes) -> Any:
     try:
         return msgspec.json.decode(text)
@@ -255,7 +260,6 @@ def _pod_in(text: bytes) -> Any:
 
 
 def _shown(body: Body, answer: Answer) -> dict[str, Any]:
-    """Return a body of columns in the common shape."""
     extras: dict[str, Any] = {}
     if body.order.unknown:
         extras["unknown"] = body.order.unknown
@@ -289,7 +293,7 @@ def revision_digest_of(decision: Decision) -> str:
 
 
 def preemption_of(body: dict[str, Any]) -> str:
-    """Return which Pods were to be preempted for the Decision's Pod, or why none; "" without preemption. `body` is from `body_of`.
+    """Return which Pods were to be preempted for the Decision's Pod, or why none; "" without preemption. `body` is from `shown`.
 
     Whether they were is decided after the Decision was recorded: the API server may refuse it.
     """
