@@ -220,16 +220,23 @@ def moved_names(change: Change) -> list[str]:
 
 
 def bases_of(change: Change) -> dict[Key, Value | None]:
-    """Return the live content of each thing when its edit was made; None where there was none, or a restored database lacks it."""
+    """Return the live content of each thing when its edit was made.
+
+    None where there was none, where a restored database lacks it, and where a newer Berth wrote it: then it isn't live any more.
+    """
     return _bases(list(change.edits.all()))
 
 
 def _bases(rows: Sequence[ChangeEdit], read: Mapping[str, str] | None = None) -> dict[Key, Value | None]:
     documents = documents_of({row.base_digest for row in rows} - {""}) if read is None else read
-    return {
-        row.key: DECODERS[row.kind].decode(documents[row.base_digest]) if row.base_digest in documents else None
-        for row in rows
-    }
+    return {row.key: _base(row.kind, documents.get(row.base_digest, "")) for row in rows}
+
+
+def _base(kind: str, document: str) -> Value | None:
+    try:
+        return DECODERS[kind].decode(document) if document else None
+    except msgspec.DecodeError:
+        return None  # an edit of it can't be published before a rebase, which reads the live content
 
 
 def gate_of(change: Change) -> gates.Gate:

@@ -5,7 +5,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from policies.models import Change, RuleSet
+from policies.models import Change, Part, RuleSet
 from tests.builders import make_rule_set
 from tests.component.pages import form_data, get, opened, publish, text_of
 
@@ -62,3 +62,14 @@ def test_the_page_of_the_change_does_not_say_that_it_has_no_edits(operator: Clie
     assert f"RuleSet all in {change} {SAYS}" in page
     assert "Nothing: this Change has no edits." not in page
     assert "rule set other added" in page
+
+
+@pytest.mark.parametrize("path", ["/admin/policies/change/{}/change/", "/admin/policies/change/", "/api/v1/changes/{}"])
+def test_a_change_of_what_a_newer_berth_published_and_took_back_is_shown(operator: Client, path: str) -> None:
+    publish(make_rule_set("all"))
+    change = opened(make_rule_set("other"))
+    base = Part.objects.create(digest="f" * 64, document='{"name": []}').digest
+    change.edits.create(kind="RuleSet", name="all", base_digest=base, author="ann", edited_at=timezone.now())
+    answer = operator.get(path.format(change.pk))
+    assert answer.status_code == 200
+    assert str(change.pk) in text_of(answer)
