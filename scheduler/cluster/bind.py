@@ -22,8 +22,11 @@ from scheduler.cluster.errors import (
     APIUnavailableError,
 )
 from scheduler.cluster.versions import number_of
+from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.cluster")
+# While the API server is away, each unconfirmed binding is looked up again and again: that is logged once, not for each look.
+_unread = Trouble()
 
 # The messages about a Pod that isn't bound. The cause is in the log: it may differ from attempt to attempt.
 BINDING_REFUSED = "the API server refused the binding"
@@ -218,10 +221,14 @@ def _look(client: Client, target: Target, *, timeout_seconds: float, otherwise: 
     try:
         placed = read_placed(client, target, timeout_seconds=timeout_seconds)
     except APINotFoundError:
+        _unread.end()
         return Outcome.GONE
     except APIError as error:
-        logger.warning("the outcome of a binding can't be read: %s", error, extra=_said_of(target))
+        # Its text names the Pod, so it differs from look to look.
+        if _unread.is_news(f"{type(error).__name__} {error.status}"):
+            logger.warning("the outcome of a binding can't be read: %s", error, extra=_said_of(target))
         return Outcome.UNKNOWN
+    _unread.end()
     if placed.metadata.uid != target.uid:
         return Outcome.GONE
     if not placed.spec.node_name:

@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.cluster.bind import Outcome, Target, bind, look_up, version_if_possible
 from scheduler.cluster.client import Client
+from scheduler.trouble import Trouble
 from tests.unit.cluster.scripted_server import Answer, Request, serving, write_kubeconfig
 
 TARGET = Target("default", "web-1", "uid-1", "n1")
@@ -43,6 +44,11 @@ def outcome_of(tmp_path: Path) -> Callable[[Answer, Answer], Outcome]:
 
 SLOW = Answer(200, stream=[1.0, b"{}"])
 BROKEN = Answer(200, stream=[None])
+
+
+@pytest.fixture(autouse=True)
+def no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler.cluster.bind._unread", Trouble())
 
 
 class TestBind:
@@ -116,6 +122,22 @@ def test_a_binding_that_was_not_answered_is_looked_up_and_not_sent_again(
         client = Client.connect(write_kubeconfig(tmp_path, server.url))
         assert look_up(client, TARGET, timeout_seconds=1) is outcome
     assert [(request.method, request.path) for request in server.requests] == [("GET", GET)]
+
+
+def test_while_the_api_server_is_away_looking_up_bindings_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    away = Client.connect(write_kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    with caplog.at_level("WARNING", "berth.cluster"):
+        for number in range(5):
+            target = msgspec.structs.replace(TARGET, name=f"web-{number}")
+            assert look_up(away, target, timeout_seconds=0.3) is Outcome.UNKNOWN
+        assert caplog.text.count("the outcome of a binding can't be read") == 1
+        with serving(lambda _: pod("n1")) as server:
+            client = Client.connect(write_kubeconfig(tmp_path, server.url))
+            assert look_up(client, TARGET, timeout_seconds=1) is Outcome.BOUND
+        look_up(away, TARGET, timeout_seconds=0.3)
+        assert caplog.text.count("the outcome of a binding can't be read") == 2
 
 
 class TestTarget:
