@@ -1,6 +1,6 @@
 """AuditEvents in words."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from policies.engine.pauses import Target
@@ -155,16 +155,23 @@ def how_of(row: AuditEvent) -> str:
 
 
 def _changed(more: Mapping[str, Any]) -> str:
+    # A newer Berth may write these members in another form.
     if changed := more.get("changed"):
-        values = more.get("values") or {}
-        return ", ".join(f"{name} {_became(values[name])}" if name in values else str(name) for name in changed)
+        values = more.get("values")
+        became = values if isinstance(values, Mapping) else {}
+        return ", ".join(f"{name}{_became(became.get(name))}" for name in map(str, _listed(changed)))
     for word in ("added", "removed"):
         if word in more:
-            names = more[word]
-            return f"{word} {names if isinstance(names, str) else ', '.join(names)} ({more.get('of', 'rights')})"
+            return f"{word} {', '.join(map(str, _listed(more[word])))} ({more.get('of', 'rights')})"
     return "something"
 
 
+def _listed(names: Any) -> Sequence[Any]:
+    return names if isinstance(names, list | tuple) else (names,)
+
+
 def _became(values: Any) -> str:
-    before, after = values
-    return f"{before} → {after}"
+    match values:
+        case [before, after]:
+            return f" {before} → {after}"
+    return ""

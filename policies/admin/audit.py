@@ -130,7 +130,7 @@ def event(request: HttpRequest, key: Any) -> HttpResponse:
     sees_addresses = request.user.has_perm(_SEE_ADDRESSES)
     said = _said(row)
     more = _more_of(said)
-    things = more.get("things", [])
+    things = _thing_lines(more)
     change = Change.objects.filter(pk=row.change).first() if row.change else None
     context = {
         **admin.site.each_context(request),
@@ -147,7 +147,7 @@ def event(request: HttpRequest, key: Any) -> HttpResponse:
             for word, digest in (("Before", row.before), ("After", row.after))
             if digest
         ],
-        "things": [_thing_line(thing) for thing in things[:_MOST_THINGS]],
+        "things": things[:_MOST_THINGS],
         "more_things": max(0, len(things) - _MOST_THINGS),
         "same_request": audit_url(request=row.request_id) if row.request_id else "",
         "same_thing": audit_url(thing=f"{row.thing_kind}/{row.thing_name}") if row.thing_name else "",
@@ -158,8 +158,21 @@ def event(request: HttpRequest, key: Any) -> HttpResponse:
     return TemplateResponse(request, "policies/audit_event.html", context)
 
 
-def _thing_line(thing: dict[str, str]) -> dict[str, str]:
-    return {**thing, "url": audit_url(thing=f"{thing['kind']}/{thing['name']}")}
+def _thing_lines(more: Mapping[str, Any]) -> list[dict[str, Any]]:
+    things = more.get("things")
+    lines = map(_thing_line, things) if isinstance(things, list) else ()
+    return [line for line in lines if line]
+
+
+def _thing_line(thing: Any) -> dict[str, Any]:
+    """Return a thing of a record as a row; nothing for one of a form that only a newer Berth knows."""
+    match thing:
+        case {"kind": str(kind), "name": str(name)}:
+            return {**thing, "stays": False, "url": audit_url(thing=f"{kind}/{name}")}
+        case str() if "/" in thing:  # live things that were marked as a repository's
+            kind, _, name = thing.partition("/")
+            return {"kind": kind, "name": name, "stays": True, "url": audit_url(thing=thing)}
+    return {}
 
 
 def _of_digest(digest: str) -> SafeString | str:

@@ -234,6 +234,35 @@ def test_an_event_of_an_unknown_kind_is_shown_whatever_the_kind_is(auditor: Clie
     assert "ops did web{0}{hook} to Change" in text_of(get(auditor, f"{PAGE}{unknown.pk}/"))
 
 
+def test_an_event_of_marked_things_lists_them(auditor: Client, history: AuditEvent) -> None:
+    publishing.claim(keys=[("RuleSet", "web")], keeper=publishing.Keeper("shop"), by="ops")
+    event = AuditEvent.objects.get(kind="claim")
+    page = get(auditor, f"{PAGE}{event.pk}/")
+    assert "RuleSet web its content stayed as it was" in text_of(page)
+    assert f"{PAGE}?thing=RuleSet%2Fweb" in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"things": [{"name": "web"}, 7, "web", None, {"kind": ["RuleSet"], "name": "web"}]},
+        {"things": 7},
+        {"things": None},
+        {"changed": ["name", 3, ["x"]], "values": {"name": "web", "3": [1, 2, 3]}},
+        {"changed": ["name"], "values": ["name"]},
+        {"changed": 7},
+        {"added": 7},
+        {"removed": [1, None]},
+    ],
+)
+@pytest.mark.parametrize("kind", ["change.publish", "role.change"])
+def test_an_event_with_members_of_another_form_is_shown(auditor: Client, more: dict[str, Any], kind: str) -> None:
+    event = publishing.record_event(kind, by="ops", thing=("Role", "web"), digests=("", "0" * 64), more=more)
+    for path in (PAGE, f"{PAGE}{event.pk}/", REST, f"{REST}/{event.pk}"):
+        assert get(auditor, path).status_code == 200, path
+    assert run("--limit", "1")
+
+
 def run(*arguments: str) -> str:
     out = io.StringIO()
     call_command("events", *arguments, stdout=out)
