@@ -6,6 +6,7 @@ It does so, too, where Redis takes a connection and breaks it or refuses its fir
 
 When Redis ends while channels wait for messages, closing them fails. Celery then drops the connection's parameters and closes the channels once
 more: returning unacknowledged messages to their queues raises an AttributeError (transport/redis.py, _connparams), which would end the worker.
+So does acknowledging a message when its task ends after that: its channel is closed.
 
 Everybody with Redis' password can put invalid messages into a queue. kombu raises what JSON or base64 says of one
 (transport/redis.py, _brpop_read), which would end the worker or the binder.
@@ -25,14 +26,32 @@ _MOST_MESSAGES = 10_000
 
 
 class QoS(redis.QoS):
-    """Returns unacknowledged messages to their queues if Redis can be reached; otherwise they return after the visibility timeout."""
+    """Returns unacknowledged messages to their queues if Redis can be reached; otherwise they return after the visibility timeout.
+
+    A message whose connection has ended can be neither acknowledged nor rejected, and returns likewise: its task is done again.
+    """
+
+    @property
+    def _has_ended(self) -> bool:
+        connection = self.channel.connection
+        return connection is None or connection.client is None
 
     def restore_unacked(self, client: Any = None) -> None:
         """Return unacknowledged messages to their queues."""
-        if self.channel.connection.client is None:
+        if self._has_ended:
             self._delivered.clear()
             return
         super().restore_unacked(client)  # type: ignore[no-untyped-call] # kombu has few types
+
+    def ack(self, delivery_tag: str) -> None:
+        """Note that the task of a message is done."""
+        if not self._has_ended:
+            super().ack(delivery_tag)  # type: ignore[no-untyped-call] # kombu has few types
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - as kombu calls it
+        """Discard a message, or return it to its queue."""
+        if not self._has_ended:
+            super().reject(delivery_tag, requeue)  # type: ignore[no-untyped-call] # kombu has few types
 
 
 class Channel(redis.Channel):

@@ -194,3 +194,27 @@ def test_a_worker_outlives_the_end_of_redis_while_a_message_is_not_acknowledged(
         server.kill()
         connection.collect(socket_timeout=1)
         connection.close()
+
+
+@pytest.mark.parametrize("end", ["ack", "reject", "requeue"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_task_that_ends_after_its_connection_ends_no_worker(tmp_path: Path, end: str, *, is_there: bool) -> None:
+    """Its message can be acknowledged no more: it returns to its queue, and is done again."""
+    redis_transport.use()
+    with serving(tmp_path) as server:
+        connection = Connection(server.url)
+        with connection.SimpleQueue("ops") as queue:
+            queue.put("before")
+        message = connection.default_channel.basic_get("ops")
+        assert message is not None
+        for tag, channel in enumerate((connection.default_channel, connection.channel())):
+            channel.basic_consume("ops", False, print, str(tag))
+            channel.connection.cycle._register_BRPOP(channel)
+        if not is_there:
+            server.kill()
+            connection.collect(socket_timeout=1)
+        connection.close()
+        getattr(message, end)()
+        if is_there:
+            with Connection(server.url) as again, again.SimpleQueue("ops") as queue:
+                assert queue.get(timeout=5).payload == "before"
