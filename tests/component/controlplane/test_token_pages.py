@@ -87,5 +87,15 @@ def test_people_see_and_revoke_their_own_and_an_administrator_all(
     assert "was already revoked" in text_of(operator.post(f"/admin/tokens/{row.pk}/revoke/", follow=True))
 
 
+def test_a_token_of_an_inactive_account_says_that_it_is_not_accepted(operator: Client, root: Client) -> None:
+    secret_of(User.objects.get(username="operator"))
+    inactive = "not accepted while the owner's account is inactive"
+    assert inactive not in text_of(get(root, PAGE))
+    User.objects.filter(username="operator").update(is_active=False)
+    said = text_of(get(root, PAGE))
+    assert inactive in said
+    assert "Revoke" in said  # it counts again once the account is active
+
+
 def test_the_way_to_it_is_in_everybodys_navigation(auditor: Client) -> None:
     assert f'href="{PAGE}"' in get(auditor, "/admin/").content.decode()
