@@ -143,9 +143,8 @@ def _text(explained: dict[str, Any]) -> str:
     if "preemption" in explained:
         lines.append(f"- preemption: {explained['preemption']}")
     if explained["ruleSet"] and not explained["ruleSetKnown"]:
-        lines.append(
-            f"- version {explained['ruleSetVersion']} of {explained['ruleSet']} isn't in this database: no rule is shown."
-        )
+        version = f"version {explained['ruleSetVersion']} of {explained['ruleSet']}"
+        lines.append(f"- {version} isn't in this database, or this Berth can't evaluate it: no rule is shown.")
     return "\n".join([*lines, *_rows(explained["matrix"])])
 
 
