@@ -213,7 +213,7 @@ def _next_by_clock(tried_at: datetime | None, requeue_at: datetime | None, now: 
         return f"at {said}, when time may change the answer, or when the cluster changes"
     if at_latest > now:
         later = f"; time may change the answer at {said}" if said else ""
-        return f"when the cluster changes, at {at_latest:%H:%M:%S} UTC at the latest{later}"
+        return f"when the cluster changes, at {_shown(at_latest)} at the latest{later}"
     return "when the cluster changes, else five minutes after the last try"
 
 

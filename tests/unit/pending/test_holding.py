@@ -141,10 +141,10 @@ def test_a_time_that_is_past_is_not_said() -> None:
         ({"requeued_for": "namespace"}, "because of the labels of its namespace"),
         ({"requeue_at": NOW + timedelta(hours=1)}, "at 2026-05-01 13:00:00 UTC, when time may change the answer"),
         ({"message": ""}, "when its scheduler takes it"),
-        ({"tried_at": NOW - timedelta(minutes=1)}, "at 12:04:00 UTC at the latest"),
+        ({"tried_at": NOW - timedelta(minutes=1)}, "at 2026-05-01 12:04:00 UTC at the latest"),
         (
             {"tried_at": NOW - timedelta(minutes=1), "requeue_at": NOW + timedelta(hours=1)},
-            "at 12:04:00 UTC at the latest; time may change the answer at 2026-05-01 13:00:00 UTC",
+            "at 2026-05-01 12:04:00 UTC at the latest; time may change the answer at 2026-05-01 13:00:00 UTC",
         ),
         (
             {"tried_at": NOW - timedelta(minutes=1), "requeue_at": NOW + timedelta(minutes=2)},
