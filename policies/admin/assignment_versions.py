@@ -41,8 +41,9 @@ class VersionPages(ModelAdmin):
         found = self._found(request, name)
         by_number = {each.number: each for each in found}
         newest = found[-1].number
-        before = by_number.get(_number(request.GET.get("before", ""), newest - 1))
-        after = by_number.get(_number(request.GET.get("after", ""), newest))
+        asked = _number(request.GET.get("before", ""), newest - 1), _number(request.GET.get("after", ""), newest)
+        before, after = (by_number.get(number) for number in asked)
+        unknown = next((number for number in asked if number and number not in by_number), 0)
         context = {
             **self.admin_site.each_context(request),
             "title": f"Versions of Assignment {name}",
@@ -50,6 +51,7 @@ class VersionPages(ModelAdmin):
             "versions": _shown(found, may_go_back=may_publish(request)),
             "before": before,
             "after": after,
+            "fault": f"There is no version {unknown} of Assignment {name}." if unknown else "",
             "changes": [marked(line) for line in _changes(before, after)],
             "whole": shown_lines(_lines(before, after)),
             "back": _page_of(name),
@@ -107,7 +109,9 @@ def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict
             "go_back": reverse("admin:policies_assignment_go_back", args=[each.name, each.number])
             if may_go_back and not each.is_live
             else "",
-            "compare": f"{reverse('admin:policies_assignment_versions', args=[each.name])}?before={each.number}",
+            "compare": f"{reverse('admin:policies_assignment_versions', args=[each.name])}?before={each.number}"
+            if each is not versions[-1]
+            else "",
         }
         for each in reversed(versions)
     ]

@@ -11,7 +11,7 @@ from policies import publishing
 from policies.models import Assignment, Change
 from policies.publishing import Edit, PublishingError
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
-from tests.component.pages import change_url, confirmed, get, publish_all, text_of
+from tests.component.pages import change_url, confirmed, get, publish_all, publish_staged, stage, text_of
 
 pytestmark = pytest.mark.django_db
 
@@ -96,6 +96,20 @@ class TestThePage:
     )
     def test_compares_any_two_versions_that_the_url_names(self, auditor: Client, query: str, said: str) -> None:
         assert said in text_of(get(auditor, f"{PAGE}{query}"))
+
+    @pytest.mark.parametrize("query", ["?before=999", "?after=999"])
+    def test_says_that_a_version_is_not_there(self, auditor: Client, query: str) -> None:
+        said = text_of(get(auditor, f"{PAGE}{query}"))
+        assert "Not compared" in said
+        assert "There is no version 999 of Assignment shop." in said
+        assert "From nothing" not in said
+
+    def test_compares_the_newest_version_of_a_removed_assignment_with_no_other(self, operator: Client) -> None:
+        stage(Edit("Assignment", "shop", None))
+        publish_staged()
+        page = get(operator, PAGE).content.decode()
+        assert [f"?before={number}" in page for number in (1, 2, 3)] == [True, True, False]
+        assert "3/go-back/" in page
 
     def test_goes_back_after_it_was_confirmed(self, operator: Client) -> None:
         assert "Go back to this version" in text_of(get(operator, PAGE))
