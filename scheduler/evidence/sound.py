@@ -142,12 +142,15 @@ def _rows(log: str, span: Span) -> list[_Row]:
 
 
 def _logged(log: str, span: Span) -> bytes:
-    """Return these leaves' hashes from the tiles."""
+    """Return these leaves' hashes from the tiles; nothing if a tile holds more than it can, which the slice would hide."""
     first, until = span
     tiles = LedgerTile.objects.filter(
         log=log, level=0, number__gte=first // TILE_WIDTH, number__lt=-(-until // TILE_WIDTH)
     )
-    hashes = b"".join(map(bytes, tiles.order_by("number").values_list("hashes", flat=True)))
+    found = [bytes(hashes) for hashes in tiles.order_by("number").values_list("hashes", flat=True)]
+    if any(len(hashes) > TILE_WIDTH * HASH_BYTES for hashes in found):
+        return b""
+    hashes = b"".join(found)
     return hashes[first % TILE_WIDTH * HASH_BYTES :][: (until - first) * HASH_BYTES]
 
 

@@ -899,6 +899,23 @@ def test_what_looks_otherwise_is_not_read_the_fast_way(ledgered: Ledgered) -> No
     assert read_stretch(DECISIONS, (7, 30)) is not None
 
 
+def test_what_is_added_to_the_last_tile_of_a_stretch_is_not_read_the_fast_way(
+    ledgered: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.evidence.verify.STEP", 256)
+    ledgered.record(300)
+    ledgered.sign()
+    tile = LedgerTile.objects.get(log=DECISIONS, level=0, number=0)
+    LedgerTile.objects.filter(pk=tile.pk).update(hashes=bytes(tile.hashes) + bytes(HASH_BYTES))
+    assert faults(ledgered.verify()) == ["decisions: tile 0/0 holds more than 256 hashes"]
+
+
+def test_a_tile_in_front_of_the_first_is_named(ledgered: Ledgered) -> None:
+    ledgered.record(30)
+    LedgerTile.objects.create(log=DECISIONS, level=0, number=-1, hashes=bytes(HASH_BYTES))
+    assert faults(ledgered.verify()) == ["decisions: tile 0/-1 is none of a log of 30 leaves"]
+
+
 def test_a_node_that_only_the_end_of_a_pod_names_is_right(ledgered: Ledgered) -> None:
     """Nobody saw the Pod bound; who saw it go saw where it was."""
     ledgered.record(1)
