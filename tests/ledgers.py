@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
+import msgspec
 from django.db import connection, transaction
 
 from policies.engine.objects.pod import Pod
@@ -64,6 +65,12 @@ class Ledgered:
         """Add an entry that isn't a record."""
         writer = self._writers[0]
         writer.stream.entries[b"9999999-%d" % len(data)] = {b"d": data}
+        writer.settle()
+
+    def store_former(self, fields: dict[str, Any]) -> None:
+        """Store a Decision as version 0.1.0 shipped it."""
+        writer = self._writers[0]
+        writer.stream.entries[b"7777777-0"] = {b"d": msgspec.json.encode(fields)}
         writer.settle()
 
     def garble_many(self, count: int) -> None:

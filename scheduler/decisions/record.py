@@ -545,9 +545,13 @@ def record_of_json(fields: Mapping[str, Any], stored: bytes) -> bytes:
     """Return a substitute for the record of a Decision of version 0.1.0: its columns as a head, and its JSON.
 
     Raises:
-        ValueError: the body is damaged.
+        ValueError: the body is damaged, or is that of a later version: columns and body would make the same record.
     """
-    return b"".join(payload_of(Head(**fields).encode(), decompress(stored[1:])))
+    text = decompress(stored[1:])
+    if text[:1] != b"{":
+        message = "the Decision's body holds no JSON"
+        raise ValueError(message)
+    return b"".join(payload_of(Head(**fields).encode(), text))
 
 
 def _body_at(payload: bytes) -> int:

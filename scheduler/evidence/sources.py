@@ -19,7 +19,7 @@ from policies.publishing.audit import is_as_written
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import Facts, facts_in
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import AS_RECORD, UNREADABLE, Head, Outcome, read_outcome, record_of, split
+from scheduler.decisions.record import AS_JSON, AS_RECORD, UNREADABLE, Head, Outcome, read_outcome, record_of, split
 from scheduler.ledger.credible import overdue
 from scheduler.ledger.events import LATEST, key_in_row
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
@@ -133,7 +133,8 @@ class _Decisions(_Rows):
         columns = dict(zip(self._columns, row, strict=True))
         stored, index = bytes(columns["body"]), int(columns["ledger_index"])
         name = partial(_name_of_decision, columns)
-        writer, number = str(columns["process"]), int(columns["sequence"])
+        # Version 0.1.0 numbered its Decisions, too, but had no Checkpoints to say how far they are stored.
+        writer, number = "" if stored[:1] == AS_JSON else str(columns["process"]), int(columns["sequence"])
         if not stored:
             return Found(index, name, None, "", writer, number)
         try:
@@ -143,9 +144,8 @@ class _Decisions(_Rows):
         return Found(index, name, exact, fault, writer, number)
 
     def _exact(self, columns: dict[str, Any], stored: bytes) -> tuple[bytes, str]:
-        if stored[:1] != AS_RECORD:
-            return exact_bytes(Decision(**_as_django(columns) | {"body": stored})), ""
-        exact = record_of(stored)
+        is_record = stored[:1] == AS_RECORD
+        exact = record_of(stored) if is_record else exact_bytes(Decision(**_as_django(columns) | {"body": stored}))
         head, body = split(exact)
         return exact, _difference(columns, head, body)
 

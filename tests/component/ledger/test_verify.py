@@ -23,7 +23,7 @@ from policies.models.audit import first_id_at
 from policies.publishing import audit, record_event
 from scheduler.decisions.frames import Kind as FrameKind
 from scheduler.decisions.reading import exact_bytes
-from scheduler.decisions.record import AS_RECORD, make_compressor, payload_of, split
+from scheduler.decisions.record import AS_JSON, AS_RECORD, make_compressor, payload_of, split
 from scheduler.decisions.record import Outcome as Seen
 from scheduler.evidence import pruned
 from scheduler.evidence.sound import read_stretch
@@ -914,6 +914,29 @@ def test_a_tile_in_front_of_the_first_is_named(ledgered: Ledgered) -> None:
     ledgered.record(30)
     LedgerTile.objects.create(log=DECISIONS, level=0, number=-1, hashes=bytes(HASH_BYTES))
     assert faults(ledgered.verify()) == ["decisions: tile 0/-1 is none of a log of 30 leaves"]
+
+
+def test_a_record_that_is_stored_as_one_of_version_0_1_0_is_named(ledgered: Ledgered) -> None:
+    """Its columns and its bytes make the same leaf, and nothing could read it."""
+    ledgered.record(30)
+    row = Decision.objects.get(ledger_index=4)
+    body = split(exact_bytes(row))[1]
+    Decision.objects.filter(pk=row.pk).update(body=AS_JSON + make_compressor().compress(body))
+    said = faults(ledgered.verify())
+    assert f"leaf 4: Decision {row.pk}" in said[0]
+    assert said[0].endswith("its body can't be read: the Decision's body holds no JSON")
+
+
+def test_columns_that_a_record_of_version_0_1_0_lacks_are_compared(ledgered: Ledgered) -> None:
+    fields = {
+        "id": "5a5a5a5a-0000-4000-8000-000000000001", "at": AT.isoformat(), "process": "old", "sequence": 1,
+        "verb": "filter", "pod_namespace": "default", "pod_name": "web", "pod_uid": "u", "revision": 1,
+        "body": {"pod": {}},
+    }  # fmt: skip
+    ledgered.store_former(fields)
+    assert faults(ledgered.verify()) == []
+    Decision.objects.update(owner_name="other")
+    assert "its column owner_name says 'other', and the record ''" in faults(ledgered.verify())[0]
 
 
 def test_a_node_that_only_the_end_of_a_pod_names_is_right(ledgered: Ledgered) -> None:
