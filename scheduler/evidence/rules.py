@@ -127,6 +127,12 @@ def _faults_of_parts() -> Iterator[str]:
         yield f"part {row.part_id} ({row}) is missing: it was removed"
     for row in RevisionPart.objects.filter(until__lte=F("since")).order_by("pk").iterator(chunk_size=_CHUNK):
         yield f"{row} ends with Revision {row.until_id}, so that no Revision holds it: it was changed or planted"
+    # No Revision's digest covers them, and readers compare the numbers alone.
+    for column, words in (("since", "begins"), ("until", "ends")):
+        nowhere = ~Exists(Revision.objects.filter(pk=OuterRef(column)))
+        rows = RevisionPart.objects.filter(nowhere, **{f"{column}__isnull": False})
+        for row in rows.order_by("pk").iterator(chunk_size=_CHUNK):
+            yield f"{row} {words} with a Revision that isn't there: it was changed or planted"
 
 
 def _faults_of_digests(revisions: Iterable[Revision]) -> Iterator[str]:

@@ -107,6 +107,33 @@ def test_a_part_that_was_removed_is_missed(published: Ledgered) -> None:
     assert said == [f"events: part {part.pk} (RuleSet web since Revision 1) is missing: it was removed"]
 
 
+def planted(**fields: object) -> None:
+    RevisionPart.objects.create(kind="RuleSet", name="data", part=the("data"), **fields)
+
+
+def held_until_none() -> None:
+    RevisionPart.objects.filter(name="web").update(until=9)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (lambda: planted(since_id=0), "RuleSet data since Revision 0 begins with"),
+        (held_until_none, "RuleSet web since Revision 1 ends with"),
+    ],
+)
+def test_a_part_of_a_revision_that_there_isnt_is_named(
+    published: Ledgered, tamper: Callable[[], object], said: str
+) -> None:
+    """Readers compare numbers alone, so a Revision would hold it, or lose it, though its digest doesn't say so."""
+    with transaction.atomic():
+        without_triggers()
+        tamper()
+        found = faults(published.verify())
+        transaction.set_rollback(True)  # no reference may be left to what isn't there
+    assert found == [f"events: {said} a Revision that isn't there: it was changed or planted"]
+
+
 def test_a_change_and_a_revision_that_were_removed_are_missed(published: Ledgered) -> None:
     without_triggers()
     number = Change.objects.get(revision=3).pk
