@@ -95,7 +95,7 @@ def faults_of_rules() -> list[str]:
         *_faults_of_digests(revisions),
         *_faults_of_making(revisions, before, noted),
         *_faults_of_titles(changes, before, noted),
-        *_faults_of_edits(changes, before),
+        *_faults_of_edits(changes, before, noted),
         *_faults_of_acts(acts, before, noted),
         *_faults_of_accounts(noted.first_change),
         *_faults_of_makers(noted.first_change),
@@ -179,14 +179,17 @@ def _faults_of_titles(changes: Iterable[Change], before: _Noted, noted: _Noted) 
             yield f"{there[number]} is called {there[number].title!r}, and no AuditEvent calls it so: it was changed"
 
 
-def _faults_of_edits(changes: Iterable[Change], before: _Noted) -> Iterator[str]:
-    """Iterate over Changes whose author or result differs from their events."""
+def _faults_of_edits(changes: Iterable[Change], before: _Noted, noted: _Noted) -> Iterator[str]:
+    """Iterate over Changes whose author or result differs from their events, or which no event opened."""
     stored = defaultdict[int, _Edits](dict)
     published = ChangeEdit.objects.filter(change__revision__isnull=False)
     rows = published.values_list("change", "kind", "name", "document")
     for number, kind, name, document in rows.iterator(chunk_size=_CHUNK):
         stored[number][kind, name] = sha256(document.encode()) if document else ""
     for row in changes:
+        is_noted = noted.first_change is None or row.pk < noted.first_change or row.pk in noted.openers
+        if not is_noted:
+            yield f"{row} was planted: no AuditEvent says that {row.opened_by} opened it"
         opener = before.openers.get(row.pk, row.opened_by)
         if row.opened_by != opener:
             yield f"{row} is said to be opened by {row.opened_by}, and an AuditEvent says by {opener}: it was changed"

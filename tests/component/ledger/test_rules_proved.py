@@ -76,6 +76,7 @@ DIGEST = "isn't what its digest was taken over: it, what it holds or the Revisio
         (lambda: Revision.objects.filter(pk=3).update(reason="none"), f"Revision 3 {CHANGED}"),
         (lambda: Revision.objects.create(number=4, digest="0" * 64, made_by="eve", created_at=timezone.now()), "Revision 4 was planted: no AuditEvent says that it was made"),
         (lambda: Change.objects.filter(title="for data").update(title="for web"), "is called 'for web', and no AuditEvent calls it so: it was changed"),
+        (lambda: Change.objects.create(title="planted", opened_by="carol", opened_at=timezone.now(), moved_at=timezone.now(), base=3, digest="0" * 64), "was planted: no AuditEvent says that carol opened it"),
         (lambda: Change.objects.filter(title="for data").update(opened_by="dave"), "is said to be opened by dave, and an AuditEvent says by ops: it was changed"),
         (lambda: ChangeEdit.objects.filter(change__title="for data").update(document="{}"), EDITS),
         (lambda: ChangeEdit.objects.filter(change__title="for data").delete(), EDITS),
