@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from policies.engine.decision import CompiledRevision
 from policies.engine.objects.owners import draw
 from policies.engine.objects.pod import Pod
@@ -64,3 +66,14 @@ def test_where_only_a_canary_stands_others_pass_with_what_was_drawn() -> None:
     assert draw("canary", Pod.from_json(pod)) >= 1
     assert made.filter(pod)["NodeNames"] == ["n1", "n2", "n3"]
     assert made.recorder.records[-1]._of_assignments()["canaries"]["canary"]["percent"] == 1
+
+
+@pytest.mark.parametrize("others", [[make_assignment("rest", "any", order=2)], []], ids=["answered", "passed"])
+def test_a_shadow_decides_by_its_own_params_and_names_the_decision_that_it_is_beside(others: list[Any]) -> None:
+    tried = make_assignment("tried", "teams", order=1, mode="shadow", params={"team": "bank"})
+    made = setting(tried, *others)
+    assert made.filter(make_pod("p", namespace="shop"))["NodeNames"] == ["n1", "n2", "n3"]
+    made.decide_shadows()
+    answered, shadow = made.recorder.records
+    assert shadow.encode().head.feasible == 1
+    assert shadow.notes == {"answered": answered.id, "inside": False}
