@@ -144,9 +144,15 @@ def _kind_of(act: str, more: Mapping[str, Any], *, rolls_back: bool) -> tuple[Ki
 def _kind_of_publishing(more: Mapping[str, Any], *, rolls_back: bool) -> tuple[Kind, Audience]:
     if rolls_back:
         return Kind.ROLLED_BACK, Audience(permission=_PUBLISH, authors=True)
-    if any(thing.get("kind") == "Pause" and thing.get("after") for thing in more.get("things", ())):
+    if _pauses(more.get("things")):
         return Kind.PAUSED, Audience(permission=_PUBLISH, authors=True)
     return Kind.PUBLISHED, Audience(authors=True)
+
+
+def _pauses(things: Any) -> bool:
+    """Return whether a Pause is among these things of a record. Those of a form that only a newer Berth knows are passed over."""
+    listed = things if isinstance(things, list) else ()
+    return any(isinstance(thing, Mapping) and thing.get("kind") == "Pause" and thing.get("after") for thing in listed)
 
 
 def drift(name: str, state: str, message: str, at: datetime) -> Draft:

@@ -55,6 +55,14 @@ def test_an_act_makes_its_notice(act: str, more: dict[str, Any], rolls_back: boo
         assert (made.by, made.text, made.thing, made.change) == ("ann", "why", ("Change", "7"), 7)
 
 
+@pytest.mark.parametrize("things", [None, 3, "web", ["Pause/web"], [None, *PAUSE["things"]], {"kind": "Pause"}])
+def test_things_of_a_form_that_a_newer_berth_wrote_are_passed_over(things: Any) -> None:
+    """Otherwise this act would stop all later Notices."""
+    made = table.of_act(event("change.publish"), {"things": things}, rolls_back=False)
+    assert made is not None
+    assert made.kind == (Kind.PAUSED if isinstance(things, list) and things[0] is None else Kind.PUBLISHED)
+
+
 def test_each_kind_has_its_words_and_is_made_by_something() -> None:
     assert set(table.WORDS) == set(Kind)
     conditions = [
