@@ -37,8 +37,8 @@ from policies.admin.frame import ActionVariant, ChangeList, action, display, onc
 from policies.admin.panels import revision_words
 from policies.admin.versions import copyable
 from policies.changes_in_words import revision_changes
-from policies.engine import ruleset as engine
 from policies.models import Change, Revision, RevisionPart
+from policies.publishing import ListedPart, PublishingError
 from policies.sentences import assignment_sentence, priority_class_sentence, suspension_sentence
 
 # How many lines of a list a page shows before a link to the whole list, and lines on a page of the whole list.
@@ -200,7 +200,10 @@ class RevisionAdmin(ReadOnlyAdmin):
     @once
     def documents_compared(self, row: Revision) -> SafeString:
         """Return the whole documents of the things that changed, compared with those of the previous Revision."""
-        found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
+        try:
+            found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
+        except PublishingError as error:
+            return format_html("Not compared: {}", error)
         shown = format_html_join(
             "", '<h2 class="berth-thing">{} {}</h2>{}', ((*each.key, whole(each.before, each.after)) for each in found)
         )
@@ -348,11 +351,13 @@ def _lines(row: Revision, which: str, start: int, stop: int) -> tuple[list[SafeS
     return [_line(found, each) for each in values], number
 
 
-def _line(found: _List, part: Any) -> SafeString | str:
+def _line(found: _List, part: ListedPart) -> SafeString | str:
     """Return a part in words, with its name linked to its page unless the name doesn't fit into a URL."""
-    said = found.line(part)
+    if part.value is None:
+        return f"{part.name}: can't be read: a newer version of Berth wrote it"
+    said = found.line(part.value)
     try:
-        page = found.page(part) if found.page else ""
+        page = found.page(part.value) if found.page else ""
     except NoReverseMatch:
         return said
     return format_html("{}{}", link(page, part.name), said.removeprefix(part.name)) if page else said
@@ -380,23 +385,24 @@ def _first_lines(row: Revision, which: str) -> SafeString:
 
 def _roll_back_page(row: Revision) -> Confirmation:
     current = publishing.current_revision()
-    target = publishing.load_revision(row.number) or engine.Revision(number=0)
-    changes = revision_changes(current, target)
-    edits = publishing.edits_between(current, target)
-    return Confirmation(
+    page = Confirmation(
         title=f"Roll back to Revision {row.number}",
         effect=(
             f"Makes Revision {current.number + 1} with the content of Revision {row.number}. "
             "Open Changes stay as they are."
         ),
-        changes=changes,
-        edits=edits,
-        faults=[]
-        if changes
-        else [f"Nothing to roll back: the live Revision has the same content as Revision {row.number}."],
         button="Roll back",
         back=revision_url(row.number),
         digest=publishing.digest_of_shown(current.number),
         danger=True,
-        is_reviewed=publishing.needs_review(edits, rolls_back=True),
     )
+    try:
+        target = publishing.former_revision(row.number)
+    except PublishingError as error:
+        page.faults = error.messages
+        return page
+    page.changes, page.edits = revision_changes(current, target), publishing.edits_between(current, target)
+    if not page.changes:
+        page.faults = [f"Nothing to roll back: the live Revision has the same content as Revision {row.number}."]
+    page.is_reviewed = publishing.needs_review(page.edits, rolls_back=True)
+    return page

@@ -200,15 +200,28 @@ def _open_roll_back(to_number: int, act: str, by: By, reason: str, expected_dige
     _check_may(act, by)
     before = current_revision()
     check_shown(expected_digest, before.number)
-    target = load_revision(to_number)
-    if target is None:
-        raise PublishingError([f"There is no Revision {to_number}."])
+    target = former_revision(to_number)
     edits = {edit.key: edit for edit in edits_between(before, target)}
     if not edits:
         return None
     return write_change(
         f"Roll back to Revision {to_number}", edits, before, by=by, reason=reason, rolls_back_to=to_number
     )
+
+
+def former_revision(number: int) -> engine.Revision:
+    """Return a Revision to roll back to.
+
+    Raises:
+        PublishingError: there is no such Revision, or a newer Berth wrote it.
+    """
+    try:
+        found = load_revision(number)
+    except msgspec.DecodeError as error:
+        raise PublishingError([f"Revision {number} can't be read: a newer version of Berth wrote it."]) from error
+    if found is None:
+        raise PublishingError([f"There is no Revision {number}."])
+    return found
 
 
 def _check_may(act: str, by: By) -> None:

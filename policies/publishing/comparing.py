@@ -6,7 +6,7 @@ from django.db.models import Q
 
 from policies.models import Change, RevisionPart
 from policies.publishing.contents import is_same
-from policies.publishing.parts import DECODERS, Key, Value, documents_of
+from policies.publishing.parts import Key, Value, documents_of, read_part
 from policies.publishing.revisions import current_revision, values_of
 from policies.publishing.standing import edits_of
 
@@ -23,6 +23,9 @@ def revision_differences(before: int, after: int, start: int, stop: int) -> tupl
     """Return some of the differences between two Revisions, by kind and name, and their number. Revision 0 is before the first one.
 
     Only things that were published between them are read.
+
+    Raises:
+        PublishingError: a newer Berth wrote one of them.
     """
     low, high = sorted((before, after))
     moved = RevisionPart.objects.filter(
@@ -42,7 +45,7 @@ def revision_differences(before: int, after: int, start: int, stop: int) -> tupl
 
 def _value(key: Key, held: dict[Key, str], documents: dict[str, str]) -> Value | None:
     document = documents.get(held.get(key, ""))
-    return DECODERS[key[0]].decode(document) if document else None
+    return read_part(key, document) if document else None
 
 
 def change_differences(before: Change, after: Change) -> list[Difference]:

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast, Coalesce
 from policies import compiler
 from policies.engine import ruleset as engine
 from policies.models import Part, Revision, RevisionPart
+from policies.publishing.errors import PublishingError
 
 Kind = RevisionPart.Kind
 Value = engine.Document
@@ -41,6 +42,13 @@ class StoredPart(NamedTuple):
 
     digest: str
     value: Value
+
+
+class ListedPart(NamedTuple):
+    """A part's name and its content; None where a newer Berth wrote it."""
+
+    name: str
+    value: Value | None
 
 
 class StoredRevision:
@@ -114,14 +122,33 @@ def numbers_of(number: int) -> dict[str, int]:
     return dict(counted.values_list("kind", "number"))
 
 
-def parts_of(number: int, kind: str, start: int, stop: int) -> list[Value]:
+def parts_of(number: int, kind: str, start: int, stop: int) -> list[ListedPart]:
     """Return some of the parts of a kind that a Revision holds. The database sorts and pages.
 
     Assignments are sorted by their order, PriorityClasses by descending value, all else by name.
     """
     rows = held_by(number).filter(kind=kind)
-    page = rows.order_by(*_ORDERS.get(kind, ()), "name")[start:stop].values_list("part__document", flat=True)
-    return [DECODERS[kind].decode(document) for document in page]
+    page = rows.order_by(*_ORDERS.get(kind, ()), "name")[start:stop].values_list("name", "part__document")
+    return [ListedPart(name, _value_if_readable(kind, document)) for name, document in page]
+
+
+def _value_if_readable(kind: str, document: str) -> Value | None:
+    try:
+        return DECODERS[kind].decode(document)
+    except msgspec.DecodeError:
+        return None
+
+
+def read_part(key: Key, document: str) -> Value:
+    """Return the content of a part.
+
+    Raises:
+        PublishingError: a newer Berth wrote it.
+    """
+    value = _value_if_readable(key[0], document)
+    if value is None:
+        raise PublishingError([f"{key[0]} {key[1]} can't be read: a newer version of Berth wrote it."])
+    return value
 
 
 def assignments_of(number: int) -> list[engine.Assignment]:

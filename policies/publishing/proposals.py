@@ -11,13 +11,20 @@ from policies.models import Change, PriorityClassVersion, Revision, RuleSet, Rul
 from policies.publishing import audit
 from policies.publishing.actors import By
 from policies.publishing.assignments import in_order, orders_for
-from policies.publishing.changes import open_change, open_roll_back, publish_change, roll_back, submit_act
+from policies.publishing.changes import (
+    former_revision,
+    open_change,
+    open_roll_back,
+    publish_change,
+    roll_back,
+    submit_act,
+)
 from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError, PublishingError
 from policies.publishing.history import AssignmentVersion
 from policies.publishing.parts import Key, Kind, Value
 from policies.publishing.priority_classes import adopted, live_priority_classes, priority_class_content
-from policies.publishing.revisions import current_revision, load_revision, lock_revisions
+from policies.publishing.revisions import current_revision, lock_revisions
 from policies.publishing.rule_sets import check_version
 from policies.publishing.shown import check_shown, digest_of_shown
 from policies.publishing.standing import edits_between, needs_review
@@ -193,12 +200,10 @@ def bring_back(*, to_number: int, by: By, reason: str, looked_at: Collection[str
 
     Raises:
         OvertakenError: another Revision is live.
-        PublishingError: there is no such Revision, or this account may not do it.
+        PublishingError: there is no such Revision, it can't be read, or this account may not do it.
     """
     with transaction.atomic():
-        live, target = lock_revisions(), load_revision(to_number)
-        if target is None:
-            raise PublishingError([f"There is no Revision {to_number}."])
+        live, target = lock_revisions(), former_revision(to_number)
         if looked_at and not Revision.objects.filter(number=live.number, digest__in=looked_at).exists():
             raise OvertakenError([f"Revision {live.number} is live now: look at it, then roll back."])
         if needs_review(edits_between(live, target), rolls_back=True):

@@ -275,7 +275,7 @@ ONLY_READ = {
         "in_order",
         "is_as_written",
     ),
-    *("known_digests", "load_revision"),
+    *("former_revision", "known_digests", "load_revision"),
     *("is_same", "levels_of", "live_priority_classes", "live_since", "merged_of", "moved_of"),
     *("readable_edits", "readable_moved"),
     *(

@@ -10,10 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from policies import publishing
 from policies.admin import revisions
-from policies.models import Revision
+from policies.models import Part, Revision, RevisionPart
 from policies.publishing import Kind
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, confirmed, get, publish, publish_all, text_of
+from tests.ledgers import without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -165,3 +166,30 @@ def test_the_list_names_a_roll_back_and_counts_what_a_line_has_no_room_for(opera
         "Roll back to Revision 1: rule set more-0 archived; rule set more-1 archived; rule set more-2 archived; and 2 more"
         in text
     )
+
+
+@pytest.fixture
+def taken_back() -> None:
+    """Publish a rule set; in Revision 2 beside things of a newer Berth, which took them back before it was downgraded."""
+    publish(make_rule_set("web"))
+    publish(make_rule_set("data"))
+    publish(make_rule_set("batch"))
+    without_triggers()  # which refuse what isn't written together with the Revision
+    for kind in Kind:
+        part = Part.objects.create(digest=f"{kind:0>64}", document='{"name":[]}')
+        RevisionPart.objects.create(kind=kind, name="newer", part=part, since_id=2, until_id=3)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (change_url("revision", 2), "newer: can't be read: a newer version of Berth wrote it"),
+        (change_url("revision", 2), "Not compared: "),
+        ("/admin/policies/revision/2/list/assignments/", "newer: can't be read: a newer version of Berth wrote it"),
+        ("/admin/policies/compare/?kind=Revision&before=1&after=2", "One of the two can't be read: "),
+        ("/admin/policies/revision/2/roll_back/", "Revision 2 can't be read: a newer version of Berth wrote it."),
+    ],
+)
+@pytest.mark.usefixtures("taken_back")
+def test_a_revision_that_holds_what_a_newer_berth_wrote_is_shown(operator: Client, path: str, said: str) -> None:
+    assert said in text_of(get(operator, path))
