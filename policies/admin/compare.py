@@ -8,6 +8,7 @@ import msgspec
 from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.contrib.auth.decorators import permission_required
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -26,7 +27,7 @@ from policies.engine.errors import RuleSetError
 from policies.models import Change, PriorityClass, PriorityClassVersion, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Difference, Kind, PublishingError
 
-SEE = "policies.view_revision"
+SEE, SEE_CHANGES = "policies.view_revision", "policies.view_change"
 _PER_PAGE = 20
 _REVISION, _CHANGE = "Revision", "Change"
 _WORDS = {Kind.RULE_SET: "rule set", Kind.ASSIGNMENT: "Assignment", Kind.PRIORITY_CLASS: "PriorityClass"}
@@ -51,6 +52,9 @@ def page(request: HttpRequest) -> HttpResponse:
     """Compare what the address names: a kind, a name if the kind has versions, and two numbers."""
     asked = {name: request.GET.get(name, "").strip() for name in ("kind", "name", "before", "after")}
     number = max(number_in(request.GET.get("p", "")) or 1, 1)
+    sees_changes = request.user.has_perm(SEE_CHANGES)
+    if asked["kind"] == _CHANGE and not sees_changes:
+        raise PermissionDenied
     fault, found = "", _Found((), 0, ())
     try:
         if any(asked.values()):
@@ -71,7 +75,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "things": [_thing(each) for each in found.differences],
         "former": _page_url(asked, min(number - 1, last)) if number > 1 and last else "",
         "next": _page_url(asked, number + 1) if number < last else "",
-        "kinds": [_REVISION, _CHANGE, *_WORDS],
+        "kinds": [each for each in (_REVISION, _CHANGE, *_WORDS) if each != _CHANGE or sees_changes],
     }
     return TemplateResponse(request, "policies/compare.html", context)
 

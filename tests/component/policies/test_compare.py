@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
@@ -173,3 +174,15 @@ def test_tests_that_come_go_and_change_are_named() -> None:
         "test stays changed: expects “best n1” → “best n2”",
     ]
     assert rule_set_changes(tested("a", "b"), tested("b", "a")) == ["tests reordered: b, a"]
+
+
+def test_who_may_not_see_changes_compares_none(client: Client, django_user_model: Any) -> None:
+    publish(team("1 > 0"))
+    publish(team("1 > 0 || true"))
+    user = django_user_model.objects.create_user("reader", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename="view_revision"))
+    client.force_login(user)
+    numbers = Change.objects.order_by("pk").values_list("pk", flat=True)
+    assert client.get(compare_url("Change", *numbers)).status_code == 403
+    assert "<option>Change</option>" not in get(client, reverse("compare")).content.decode()
+    assert client.get(compare_url("Revision", 1, 2)).status_code == 200
