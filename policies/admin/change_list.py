@@ -188,6 +188,8 @@ class ListOfChanges(ReadOnlyAdmin):
             return publishing.said_at(row.publish_at) if is_set else "! somebody: edited since it was scheduled"
         if row.state == lifecycle.IN_REVIEW and row.overview and not row.overview.approvals:
             return "the gate" if row.overview.waits_for_gate else "somebody to publish it"
+        if row.state == lifecycle.APPROVED and not row.is_short and row.overview and row.overview.waits_for_gate:
+            return "the gate"
         return "anybody who may approve" if row.state == lifecycle.IN_REVIEW or row.is_short else ""
 
     @display(description="Opened by", ordering="opened_by")

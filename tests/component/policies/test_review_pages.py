@@ -336,6 +336,16 @@ def test_a_change_that_waits_for_the_gate_alone_is_not_said_to_be_ready(monkeypa
     assert "somebody to publish it" not in listed
 
 
+def test_the_list_says_of_an_approved_change_that_it_waits_for_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    alice, change = signed_in("alice", "Operator"), in_review()
+    other = User.objects.create_superuser("other")
+    publishing.approve_change(change=change, by=other, expected_digest=change.digest)
+    assert Change.objects.get(pk=change.pk).state == "approved"
+    assert "the gate" not in text_of(get(alice, "/admin/policies/change/"))
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, gate_required=True))
+    assert "the gate" in text_of(get(alice, "/admin/policies/change/"))
+
+
 def test_the_doctor_names_what_was_published_without_approval_is_held_back_or_overdue() -> None:
     assert live_rules.changes().state == "ok"
     erin = person("erin", "Emergency")
