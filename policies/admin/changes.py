@@ -238,9 +238,9 @@ def _comment(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
 def _describe(row: Change, request: HttpRequest, typed: dict[str, Any]) -> str:
     if not typed["text"].strip():
         raise PublishingError(["Enter the reason below."])
-    if row.reason:
-        raise PublishingError([f"{row} has got a reason since you looked. Look at it again."])
-    publishing.describe_change(change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"])
+    publishing.describe_change(
+        change=row, by=person(request), expected_digest=typed["digest"], reason=typed["text"], expected_reason=""
+    )
     return "Your text is now the reason of the Change. Approvals stay."
 
 

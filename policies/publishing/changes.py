@@ -517,10 +517,21 @@ def ask_for_review(*, change: Change, by: By, whom: str, text: str = "") -> Chan
 
 
 def describe_change(
-    *, change: Change, by: By, expected_digest: str, title: str | None = None, reason: str | None = None
+    *,
+    change: Change,
+    by: By,
+    expected_digest: str,
+    title: str | None = None,
+    reason: str | None = None,
+    expected_reason: str | None = None,
 ) -> Change:
-    """Change the title or the reason of a Change; None keeps the old text. Its edits and approvals stay."""
+    """Change the title or the reason of a Change; None keeps the old text. Its edits and approvals stay.
+
+    `expected_reason` is the reason that the person looked at, so that somebody else's isn't replaced; None compares nothing.
+    """
     with locked(change, "edit", by, expected_digest) as row:
+        if expected_reason not in {None, row.reason}:
+            raise PublishingError([f"{row} has got a reason since you looked. Look at it again."])
         check_words(*(text for text in (title, reason) if text))
         called = row.title if title is None else _title_of(title)
         if len(called) > _LONGEST_TITLE:

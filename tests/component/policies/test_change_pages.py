@@ -493,6 +493,18 @@ def test_the_title_in_the_list_leads_to_the_change() -> None:
     assert re.search(rf'<a [^>]*href="{page_of(change)}[^"]*"[^>]*>\s*all of web', shown)
 
 
+def test_of_two_reasons_that_are_added_at_once_the_first_stays() -> None:
+    """Each was read as missing before the other's act locked the Change."""
+    user = User.objects.create_superuser("ann")
+    change = publishing.open_change(title="t", edits=[Edit.of(make_rule_set(**A))], by=user)
+    seen = [Change.objects.get(pk=change.pk) for _ in range(2)]
+    add = {"by": user, "expected_digest": change.digest, "expected_reason": ""}
+    publishing.describe_change(change=seen[0], reason="ticket 7", **add)
+    with pytest.raises(PublishingError, match="has got a reason since you looked"):
+        publishing.describe_change(change=seen[1], reason="another", **add)
+    assert Change.objects.get(pk=change.pk).reason == "ticket 7"
+
+
 def test_a_change_that_was_sent_to_review_without_a_reason_gets_one_once() -> None:
     user, client = account("operator")
     change = publishing.open_change(title="t", edits=[Edit.of(make_rule_set(**A))], by=user)
