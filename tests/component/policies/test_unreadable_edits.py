@@ -60,6 +60,8 @@ def test_the_page_of_the_change_does_not_say_that_it_has_no_edits(operator: Clie
     change = newer("RuleSet")
     page = text_of(get(operator, f"/admin/policies/change/{change.pk}/change/"))
     assert f"RuleSet all in {change} {SAYS}" in page
+    assert "Not all of it can be shown" in page
+    assert "This can't be done" not in page, "nobody tried anything"
     assert "Nothing: this Change has no edits." not in page
     assert "rule set other added" in page
 
