@@ -97,6 +97,8 @@ long: setup cluster ## Checks that take long: searches for new cases, restarts a
 	CHANGE_DOORS=whole $(WITH_POSTGRES) $(PYTEST) tests/component/policies/test_change_doors.py
 	REPLAY_CASES=5000 REPLAY_SEED=$$RANDOM $(PYTEST) tests/component/decisions/test_replay.py --timeout 3600
 	VERIFY_TRIALS=300 VERIFY_SEED=$$RANDOM $(PYTEST) tests/component/ledger --timeout 3600
+	HOLD_TRIALS=100 HOLD_SEED=$$RANDOM $(PYTEST) tests/component/history/test_holds.py --timeout 3600
+	HOLD_TRIALS=100 HOLD_SEED=$$RANDOM $(WITH_POSTGRES) $(PYTEST) tests/component/history/test_holds.py --timeout 3600
 	SOAK_PUBLISHES=500 $(PYTEST) tests/faults/test_soak.py -s --timeout 3600
 	COUNTING_RUNS=20 $(WITH_POSTGRES) $(PYTEST) tests/e2e/test_counting.py --timeout 7200
 	ALERTS=whole $(PYTEST) tests/e2e/test_alerts_live.py --timeout 3600
