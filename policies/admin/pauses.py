@@ -443,7 +443,8 @@ def _panel(title: str, targets: Mapping[str, Sequence[str]], request: HttpReques
 
     Each is given with the targets whose Pause suspends it, too.
     """
-    live = {each.value.target: each for each in _live(engine.Pause)}
+    # Files can make several Pauses of a target: the one that lasts longest is shown.
+    live = {each.value.target: each for each in sorted(_live(engine.Pause), key=_lasts_until)}
     in_force = {target for target, each in live.items() if not each.has_ended}
     rows = [
         {
@@ -459,6 +460,10 @@ def _panel(title: str, targets: Mapping[str, Sequence[str]], request: HttpReques
     return SafeString(
         render_to_string("policies/pause_panel.html", {"title": title, "rows": rows, "may": _may(request)})
     )
+
+
+def _lasts_until(pause: publishing.Suspended) -> datetime:
+    return pause.ends_at or datetime.max.replace(tzinfo=UTC)
 
 
 def _of_rule_set(row: RuleSet, request: HttpRequest) -> SafeString:

@@ -454,3 +454,13 @@ def test_who_is_refused_sees_the_pause_that_the_next_press_ends(
     assert "Somebody was faster" in refused
     assert "second" in refused
     assert "first" not in refused
+
+
+@pytest.mark.parametrize("untils", [("", "2020-01-01T00:00:00Z"), ("2020-01-01T00:00:00Z", "")])
+def test_of_two_pauses_of_a_target_the_panel_shows_the_one_in_force(operator: Client, untils: tuple[str, str]) -> None:
+    """Files can make several."""
+    names = zip(("first", "second"), untils, strict=True)
+    publish_all(*(engine.Pause(name=name, target="RuleSet/web", reason="storm", until=until) for name, until in names))
+    page = get(operator, change_url("ruleset", RuleSet.objects.get(name="web").pk)).content.decode()
+    panel = page.partition('id="pause-panel"')[2]
+    assert "! paused until somebody resumes it: storm" in panel.partition("</tr>")[2].partition("</tr>")[0]
