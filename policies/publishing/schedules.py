@@ -176,7 +176,7 @@ def set_expiry(*, change: Change, by: By, expires_at: datetime | None, expected_
 
 def holds_schedule(change: Change) -> bool:
     """Return whether nobody has edited a Change since it was scheduled, be it undone later: else the clock doesn't publish it."""
-    armed = _armed(change)
+    armed = _armed(change.pk)
     return armed is not None and _edited_since(change, armed) is None
 
 
@@ -295,9 +295,11 @@ def _go_live(number: int, now: datetime) -> str | None:
     Raises:
         PublishingError: it can't be published.
     """
+    armed = _armed(number)  # read before the Change: `publish_change` then notices each time that is set in between
     change = Change.objects.get(pk=number)
-    due, armed = change.publish_at, _armed(change)
-    if due is None or armed is None or change.held:
+    due = change.publish_at
+    # Somebody may have given it a later time while the clock published others.
+    if due is None or due > now or armed is None or change.held:
         return ""
     if _waits_for_gate(change, due, now):
         return None
@@ -473,8 +475,8 @@ def _maker(key: Key, number: int | None) -> Change | None:
     return Change.objects.filter(revision=max(moved)).first() if moved else None
 
 
-def _armed(change: Change) -> ChangeEvent | None:
-    return change.events.filter(act=_Act.SCHEDULE).select_related("by_user").last()
+def _armed(number: int) -> ChangeEvent | None:
+    return ChangeEvent.objects.filter(change=number, act=_Act.SCHEDULE).select_related("by_user").last()
 
 
 def _edited_since(change: Change, armed: ChangeEvent) -> ChangeEvent | None:

@@ -474,6 +474,38 @@ class TestSeveral:
             f"{third} is held back: more: rule set data has no published version; publish it first",
         ]
 
+    def test_one_that_gets_a_later_time_while_another_goes_live_waits_for_that(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = (scheduled(opened(make_rule_set(n, **A), by=alice), alice, now + HOUR) for n in ("a", "b"))
+
+        def publish(*, change: Change, **more: Any) -> Revision:
+            made = publishing.publish_change(change=change, **more)
+            if change == first:
+                scheduled(second, alice, now + 5 * HOUR)
+            return made
+
+        monkeypatch.setattr(schedules, "publish_change", publish)
+        assert tick(now + HOUR) == [f"{first} made Revision 1"]
+        assert (fresh(second).state, fresh(second).held) == ("draft", "")
+        assert tick(now + 5 * HOUR) == [f"{second} made Revision 2"]
+
+    def test_a_later_time_that_is_set_as_the_clock_reads_one_that_is_due_is_kept(
+        self, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        read = schedules._armed
+
+        def armed(*of: Any) -> ChangeEvent | None:
+            if fresh(change).publish_at == now + HOUR:
+                scheduled(change, alice, now + 5 * HOUR)
+            return read(*of)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(schedules, "_armed", armed)
+            assert tick(now + HOUR) == []
+        assert tick(now + 5 * HOUR) == [f"{change} made Revision 1"]
+
     @pytest.mark.django_db(transaction=True)
     def test_two_people_at_once_do_not_get_two_times_for_one_thing(self, now: datetime) -> None:
         alice = person("alice", "Operator")
