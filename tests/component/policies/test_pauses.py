@@ -189,9 +189,29 @@ class TestVerbs:
             with pytest.raises(PublishingError, match=r"must be everything|is needed"):
                 publishing.resume(target=target, by="ops", reason="")
         assert (live().pauses, live().exemptions) == ([], [])
-        auditor = person("audrey", "Auditor")
-        with pytest.raises(PublishingError, match="audrey may not"):
-            publishing.pause(target="everything", by=auditor, reason="why")
+
+    @pytest.mark.parametrize("role", ["Auditor", "Approver"])
+    def test_who_may_not_edit_may_neither_pause_nor_resume_even_where_they_may_publish(self, role: str) -> None:
+        dave = person("dave", role)
+        with pytest.raises(PublishingError, match=r"^dave may not pause or resume; an Operator may\.$"):
+            publishing.pause(target="everything", by=dave, reason="why")
+        publishing.pause(target="RuleSet/web", by="ops", reason="why")
+        with pytest.raises(PublishingError, match=r"^dave may not pause or resume; an Operator may\.$"):
+            publishing.resume(target="RuleSet/web", by=dave, reason="over")
+        assert [each.target for each in live().pauses] == ["RuleSet/web"]
+
+    def test_of_several_exemptions_the_named_one_ends_and_the_record_names_its_target(self) -> None:
+        publish(Edit.of(make_rule_set("data", filters=[TEAM_FILTER])))
+        for name, target in (("cart", "RuleSet/web/team"), ("stock", "RuleSet/data/team")):
+            spec = exemption_document(target=target, until="2999-01-01T00:00:00Z")["spec"]
+            publishing.exempt(name=name, spec=spec, by="ops", replaces="")
+        publishing.end_exemption(name="stock", by="ops", reason="over")
+        assert [each.name for each in live().exemptions] == ["cart"]
+        event = AuditEvent.objects.get(kind="exemption.end")
+        more = publishing.said_by(event).more
+        assert (event.thing_name, more["name"], more["target"]) == ("data", "stock", "RuleSet/data/team")
+        with pytest.raises(PublishingError, match=r"^There is no Exemption stock\.$"):
+            publishing.end_exemption(name="stock", by="ops", reason="over")
 
     def test_who_looked_at_another_revision_is_told(self) -> None:
         seen = publishing.digest_of_shown(live().number)
