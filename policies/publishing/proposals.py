@@ -207,7 +207,8 @@ def bring_back(*, to_number: int, by: By, reason: str, looked_at: Collection[str
         if looked_at and not Revision.objects.filter(number=live.number, digest__in=looked_at).exists():
             raise OvertakenError([f"Revision {live.number} is live now: look at it, then roll back."])
         if needs_review(edits_between(live, target), rolls_back=True):
-            return propose_roll_back(to_number=to_number, by=by, reason=reason)
+            change = open_roll_back(to_number=to_number, by=by, reason=reason)
+            return submit_act(change=change, by=by) if change else None
         made = roll_back(to_number=to_number, by=by, reason=reason)
         return Change.objects.get(revision=made.number) if made else None
 
