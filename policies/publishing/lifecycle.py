@@ -315,8 +315,7 @@ def _check_approval(actor: Actor, standing: Standing) -> str:
 
 
 def _repetition(actor: Actor, standing: Standing) -> str:
-    # After an emergency publishing, people who had approved it before may approve it again.
-    if actor.name not in standing.approved_by or standing.state == PUBLISHED:
+    if actor.name not in standing.approved_by:
         return ""
     return f"{actor.name} has approved its current result; another approval would change nothing."
 

@@ -309,6 +309,10 @@ class TestAsking:
         change.refresh_from_db()
         (waiting,) = publishing.waiting_for(change)
         assert (waiting.name, waiting.since) == ("carol", change.events.get(act="urgent").at)
+        do(change, publishing.approve_change, carol)
+        with pytest.raises(PublishingError, match="carol has approved its current result"):
+            do(change, publishing.approve_change, carol)
+        assert publishing.waits_for_approval_afterwards(change)
 
     def test_who_published_it_in_an_emergency_is_not_waited_for(self, alice: User, carol: User, dave: User) -> None:
         dave.groups.add(Group.objects.get(name="Emergency"))

@@ -119,6 +119,20 @@ def test_who_approves_and_then_publishes_in_an_emergency_is_not_the_second_pair_
     assert facts.waits_for_approval_afterwards
 
 
+def test_of_two_approvals_after_an_emergency_nobody_gives_both() -> None:
+    facts = standing("published", urgent_by="emergency", approved_by=frozenset({"approver"}), needed=2)
+    assert facts.waits_for_approval_afterwards
+    assert "approver has approved its current result" in refusal("approve", ROLES["approver"], facts)
+    assert not refusal("approve", ROLES["administrator"], facts)
+
+
+def test_who_only_edits_withdraws_their_own_and_nobody_elses() -> None:
+    author, colleague = (Actor(name, may_edit=True) for name in ("author", "colleague"))
+    assert not refusal("withdraw", author, standing("in_review"))
+    said = "colleague may not withdraw it; its authors and who publishes may."
+    assert refusal("withdraw", colleague, standing("in_review")) == said
+
+
 @pytest.mark.parametrize("state", ["draft", "in_review", "approved"])
 def test_who_opens_again_what_is_open_is_led_to_no_other_act(state: str) -> None:
     assert refusal("reopen", ROLES["operator"], standing(state)).endswith(", and so open already.")
