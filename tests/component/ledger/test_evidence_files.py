@@ -1,5 +1,6 @@
 """The bytes of archives of evidence: whatever stands in a head, between or behind files is found and named."""
 
+import hashlib
 import io
 import itertools
 import os
@@ -202,10 +203,38 @@ def test_nothing_is_read_of_an_archive_whose_manifest_nobody_who_is_trusted_sign
     assert read == ["manifest"]
 
 
-def test_an_archive_that_there_is_no_memory_for_can_not_be_checked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "keys"), [("manifest", ["--keys", "keys.pub"]), ("keys.pub", ["--keys-of-archive", "--keys="])]
+)
+def test_a_vast_file_is_refused_before_it_is_read_where_nobody_has_signed_it_yet(
+    tmp_path: Path, name: str, keys: list[str]
+) -> None:
     path, vast = tmp_path / "e.tar", 4 << 30
-    path.write_bytes(head("manifest", vast))
+    path.write_bytes(head(name, vast))
     os.truncate(path, 512 + vast)
+    done = asked(path, *keys, limit=256 << 20)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert f"{name} has {vast} bytes, and here it can't have more than" in done.stdout
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+@pytest.mark.parametrize("signatures", ["\u2014 berth AAAAAAAA\n" * 100_000, f"{'x' * 1_000_000}\n"])
+def test_however_much_a_fault_quotes_its_beginning_is_said(tmp_path: Path, signatures: str, output: str) -> None:
+    path = packed({"manifest": f"berth/evidence\n\n{signatures}".encode()}, tmp_path / "e.tar")
+    done = asked(path, "--output", output)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "characters more" in done.stdout
+    assert len(done.stdout) < 20_000
+
+
+def test_an_archive_that_there_is_no_memory_for_can_not_be_checked(tmp_path: Path) -> None:
+    path, vast = tmp_path / "e.tar", 300 << 20
+    digest = hashlib.sha256(bytes(vast)).hexdigest()
+    named = f"berth/evidence\nmade 2026-01-01T00:00:00Z by auditor\n{digest}  events.jsonl\n"
+    first = packed({"manifest": SIGNER.sign(named).encode()}, path).read_bytes().rstrip(b"\0")
+    first += bytes(-len(first) % 512) + head("events.jsonl", vast)
+    path.write_bytes(first)
+    os.truncate(path, len(first) + vast)
     done = asked(path, limit=256 << 20)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"berth-verify: {path} can't be read: MemoryError\n"
