@@ -7,6 +7,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -150,11 +151,19 @@ def decisions(server: Server, given: Namespace) -> Answer:
     if "fields" in filters and (given.follow or given.output == "text"):
         message = "fields needs --output json or yaml, without --follow: the text output has fixed columns."
         raise CommandError(message)
-    found = server.get("/decisions", limit=given.limit, **filters)
-    rows = list(reversed(found["results"]))
+    rows = _newest(server, given.limit, filters)[::-1]
     if given.follow:
         _follow(server, given, rows, filters)
     return Answer({"decisions": rows}, [_decision_line(row) for row in rows] or ["none"])
+
+
+def _newest(server: Server, limit: int, filters: dict[str, str]) -> list[Any]:
+    """Return the newest rows, the newest first. A page may end before its rows are found: a search without an index takes several."""
+    if "after" in filters:
+        # The next page of one that ends in front of a place begins behind that place.
+        found: list[Any] = server.get("/decisions", limit=limit, **filters)["results"]
+        return found
+    return list(islice(server.pages("/decisions", limit=limit, **filters), limit))
 
 
 def _filters(texts: Sequence[str]) -> dict[str, str]:

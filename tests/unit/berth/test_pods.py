@@ -222,6 +222,27 @@ def test_following_writes_each_decision_once_the_oldest_first(
     assert berth("decisions", "no-filter").code == 1
 
 
+def test_a_list_goes_on_where_the_server_stopped_searching(berth: Berth, stub: Stub) -> None:
+    """A search without an index ends a page before its rows are found, and `next` goes on from there."""
+    pages = {"": ([], "p2"), "p2": ([_row(3)], "p3"), "p3": ([_row(2), _row(1)], "p4")}
+    for place, (rows, further) in pages.items():
+        next_url = f"{stub.url}/api/v1/decisions{further}?before={further}"
+        stub.answer("GET", f"/decisions{place}", {"next": next_url, "looked_until": "…", "results": rows})
+
+    ran = berth("decisions", "reason=full", "--limit", "2")
+
+    assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-2", "shop/web-3"]
+    assert [asked["path"].removeprefix("/api/v1/decisions") for asked in stub.asked] == ["", "p2", "p3"]
+
+
+def test_behind_a_place_comes_no_page_of_older_decisions(berth: Berth, stub: Stub) -> None:
+    further = f"{stub.url}/api/v1/decisions/older?before=x"
+    stub.answer("GET", "/decisions", {"next": further, "results": [_row(3)]})
+
+    assert berth("decisions", "after=2026-01-01T10:00:02Z").out.split()[2] == "shop/web-3"
+    assert len(stub.asked) == 1
+
+
 def _followed(berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch, *lists: list[int]) -> list[str]:
     """Return the Pods that --follow names while the list shows these rows, one list after the other."""
     shown = iter(lists)
