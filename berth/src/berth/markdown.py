@@ -93,7 +93,8 @@ def _diff(document: dict[str, str]) -> str:
 
 def _plain(text: str) -> str:
     """Return a text escaped for Markdown, without mentions: names and reasons come from other people."""
-    text = " ".join(str(text).split())
+    # First: &commat; and &#64; would be read as @.
+    text = " ".join(str(text).split()).replace("&", "&amp;")
     for each in "\\`*_{}[]<>|#~":
         text = text.replace(each, f"\\{each}")
     # Prevents that @name is notified, and #1 linked.

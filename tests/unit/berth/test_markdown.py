@@ -30,6 +30,12 @@ def test_other_peoples_words_mention_nobody_and_end_no_block() -> None:
     assert "\n````diff\n" in text
 
 
+def test_other_peoples_words_are_shown_as_they_are_written() -> None:
+    text = plan_in_markdown({**FOUND, "changes": ["&commat;everyone says a &lt; b && c"]})
+
+    assert "- &amp;commat;everyone says a &amp;lt; b &amp;&amp; c\n" in text
+
+
 def test_a_comment_fits_into_a_comment() -> None:
     long = {**FOUND, "documents": [{"kind": "RuleSet", "name": "web", "live": "", "files": "x\n" * 100_000}]}
 
