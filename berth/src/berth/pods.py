@@ -151,9 +151,13 @@ def decisions(server: Server, given: Namespace) -> Answer:
     if "fields" in filters and (given.follow or given.output == "text"):
         message = "fields needs --output json or yaml, without --follow: the text output has fixed columns."
         raise CommandError(message)
+    if given.follow and (places := {"before", "after"} & filters.keys()):
+        message = f"{places.pop()} names a page of the list, and --follow has none: write from=TIME."
+        raise CommandError(message)
+    begins = _settled_at(server) if given.follow else _LONG_AGO
     rows = _newest(server, given.limit, filters)[::-1]
     if given.follow:
-        _follow(server, given, rows, filters)
+        _follow(server, given, rows, filters, begins)
     return Answer({"decisions": rows}, [_decision_line(row) for row in rows] or ["none"])
 
 
@@ -191,10 +195,16 @@ def _filters(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str, str]) -> None:
-    """Write new rows, each once, until Ctrl-C."""
+def _settled_at(server: Server) -> datetime:
+    """Return the moment before which no Decision is stored any more, whatever the filters."""
+    newest = server.get("/decisions", limit=1, fields="at")["results"]
+    return _at(newest[0]) - _LATE if newest else _LONG_AGO
+
+
+def _follow(server: Server, given: Namespace, rows: list[Any], filters: dict[str, str], begins: datetime) -> None:
+    """Write these rows and new ones, each once, until Ctrl-C. The rows have all those before `begins`, as far as they are wanted."""
     # Rows older than a full first list existed before.
-    seen, begins = dict[str, datetime](), _at(rows[0]) if len(rows) == given.limit else _LONG_AGO
+    seen, begins = dict[str, datetime](), _at(rows[0]) if len(rows) == given.limit else begins
     while True:
         for row in rows:
             if str(row["id"]) not in seen:

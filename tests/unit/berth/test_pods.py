@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -218,7 +219,7 @@ def test_following_writes_each_decision_once_the_oldest_first(
 
     assert ran.code == 130
     assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-1", "shop/web-2", "shop/web-3"]
-    assert stub.asked[0]["query"] == "limit=20&namespace=shop"
+    assert stub.asked[1]["query"] == "limit=20&namespace=shop"
     assert berth("decisions", "no-filter").code == 1
 
 
@@ -275,6 +276,37 @@ def test_following_begins_with_no_more_than_was_asked_for_and_goes_on_from_nothi
     assert _followed(berth, stub, monkeypatch, [50, 49], [20, 19, 18], [51, 20, 19]) == ["49", "50", "51"]
 
 
+def test_following_what_never_was_asks_only_for_what_is_new(
+    berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a filter without an index would have the server search its whole history, every two seconds."""
+    lists = iter([[], [_row(50)]])
+
+    def show(_seconds: float = 0) -> None:
+        if (found := next(lists, None)) is None:
+            raise KeyboardInterrupt
+        stub.answer("GET", "/decisions", {"next": None, "results": found})
+
+    ask = pods.Server.get
+
+    def get(server: pods.Server, path: str, /, **query: Any) -> Any:
+        found = ask(server, path, **query)
+        if len(stub.asked) == 1:
+            show()
+        return found
+
+    monkeypatch.setattr(pods.Server, "get", get)
+    monkeypatch.setattr(pods.time, "sleep", show)
+    stub.answer("GET", "/decisions", {"next": None, "results": [_row(40)]})
+    ran = berth("decisions", "--follow", "reason=full")
+
+    assert [line.split()[2] for line in ran.out.splitlines()] == ["shop/web-50"]
+    newest, first, *later = [parse_qs(asked["query"]) for asked in stub.asked]
+    assert newest == {"limit": ["1"], "fields": ["at"]}
+    assert first == {"limit": ["20"], "reason": ["full"]}
+    assert [asked["from"] for asked in later] == [["2026-01-01T10:00:25.000000Z"]]
+
+
 def test_following_goes_on_once_the_server_answers_again(
     berth: Berth, stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +346,8 @@ def test_following_goes_on_once_the_server_answers_again(
         (["--limit", "many"], "from 1 to 1,000"),
         (["fields=id"], "fields needs --output json or yaml"),
         (["fields=id", "--follow"], "without --follow"),
+        (["before=2026-01-01", "--follow"], "from=TIME"),
+        (["after=2026-01-01", "--follow"], "from=TIME"),
         (["--every", "-1"], "from 0.1 to 3,600"),
         (["--every", "nan"], "from 0.1 to 3,600"),
     ],
