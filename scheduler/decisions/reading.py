@@ -26,6 +26,7 @@ from scheduler.decisions.record import (
     SUSPENDED_BY,
     Body,
     Head,
+    check_notes,
     decompress,
     read_body,
     record_of,
@@ -164,7 +165,9 @@ def _answer_in(body: Body, names: list[str]) -> Answer:
 
 
 def _json_of(stored: bytes) -> dict[str, Any]:
-    return msgspec.json.decode(decompress(stored[1:]), type=dict[str, Any])
+    found = msgspec.json.decode(decompress(stored[1:]), type=dict[str, Any])
+    check_notes(found.get("notes") or {})
+    return found
 
 
 def _read_json(body: dict[str, Any]) -> Read:

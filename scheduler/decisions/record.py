@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -624,10 +624,40 @@ def read_body(stored: bytes) -> Body:
         ValueError: it is none, or it is damaged.
     """
     try:
-        return _decode_body(body_bytes(stored))
+        body = _decode_body(body_bytes(stored))
+        check_notes(body.notes)
     except (msgspec.DecodeError, struct.error, RecursionError) as error:
         message = f"the Decision's body can't be read: {error}"
         raise ValueError(message) from error
+    return body
+
+
+class _Draw(TypedDict):
+    drawn: int
+    percent: int
+
+
+class _Suspended(TypedDict):
+    kind: str
+    name: str
+    target: str
+
+
+class _Notes(TypedDict, total=False):
+    """The notes that may be in any Decision."""
+
+    canaries: dict[str, _Draw] | None
+    params: dict[str, Any] | None
+    suspendedBy: list[_Suspended] | None
+
+
+def check_notes(notes: Any) -> None:
+    """Check the form of the notes that may be in any Decision.
+
+    Raises:
+        ValueError: they have another one.
+    """
+    msgspec.convert(notes, _Notes)
 
 
 def store_json(body: Mapping[str, Any]) -> bytes:

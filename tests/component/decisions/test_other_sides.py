@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from django.test import Client
 
@@ -17,7 +18,7 @@ from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from policies.engine.scheduling import judge, pick, with_default_filters
 from scheduler.decisions.masking import Masks
-from scheduler.decisions.record import Entry, NodesEntry
+from scheduler.decisions.record import AS_COLUMNS, Entry, NodesEntry, make_compressor, read_body, store_json
 from scheduler.models import Decision, SnapshotPart
 from tests.builders import make_assignment, make_node, make_pod, make_rule_set
 from tests.component.pages import change_url, publish_all, text_of
@@ -211,3 +212,22 @@ def test_details_that_were_pruned_say_nothing_of_canaries(history: History, audi
     decision = asked(history, taken=False)
     Decision.objects.update(body=b"")
     assert shown(auditor, decision) == ""
+
+
+@pytest.mark.parametrize(
+    "notes", [{"canaries": {"next": {"drawn": 3}}}, {"canaries": ["next"]}, {"suspendedBy": [{"kind": "Pause"}]}]
+)
+def test_notes_of_another_form_are_a_body_that_cant_be_read(
+    notes: dict[str, Any], history: History, auditor: Client
+) -> None:
+    publish_canary(ONLY_N1, ALL)
+    decision = asked(history, taken=True)
+    body = msgspec.structs.replace(read_body(bytes(decision.body)), notes=notes)
+    columns = AS_COLUMNS + make_compressor().compress(msgspec.msgpack.encode(body))
+    for damaged in (columns, store_json({"notes": notes})):
+        Decision.objects.update(body=damaged)
+        path = f"/api/v1/decisions/{decision.pk}"
+        assert "is damaged" in auditor.get(path).json()["detail"]
+        assert auditor.get(f"{path}/sides").json()["canaries"] == []
+        assert auditor.get(f"/api/v1/pods/{decision.pod_namespace}/{decision.pod_name}").status_code == 200
+        assert "can't be read" in text_of(auditor.get(change_url("decision", decision.pk)))
