@@ -220,6 +220,12 @@ KINDS: dict[str, Kind] = {
         "again when it is bound: with several replicas, or several schedulers, a limit can be exceeded by one.",
         "Set bindVerb: bind.",
     ),
+    "bound-elsewhere": _warning(
+        "Another extender binds Pods, and only one may. The published rules count Pods: they are checked when the Pod "
+        "is filtered, but not again when it is bound. With several replicas, or several schedulers, a limit can be "
+        "exceeded by one.",
+        "Leave it so if that does no harm; otherwise remove the other extender's bindVerb and set bindVerb: bind here.",
+    ),
     "preempt-verb-missing": _warning(
         "The published rules protect Pods from preemption, but kube-scheduler doesn't ask Berth: protected Pods are "
         "preempted.",

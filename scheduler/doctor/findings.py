@@ -101,6 +101,8 @@ def _of_configuration(configuration: Configuration, berths: list[int], known: Kn
         for check in (*_EVERY, *(_BERTHS if index in berths else ())):
             for name, member, detail in check(extender, known):
                 yield name, f"extenders[{index}].{member}".rstrip("."), detail
+    if berths and known.counts_pods:
+        yield from _counting(extenders, berths)
     for index in berths:
         yield from _weight(extenders[index], f"extenders[{index}].weight", configuration.profiles)
     yield from _across(configuration)
@@ -302,12 +304,24 @@ def _served_verbs(extender: Extender, known: Known) -> Iterator[Told]:
     wanted = {
         "filter": known.refuses is not False,
         "prioritize": known.scores is True,
-        "bind": known.counts_pods is True,
         "preempt": known.protects_victims is True,
     }
     for verb, is_wanted in wanted.items():
         if is_wanted and not extender.verbs[verb] and any(extender.verbs.values()):
             yield f"{verb}-verb-missing", f"{verb}Verb", ""
+
+
+def _counting(extenders: list[Extender], berths: list[int]) -> Iterator[Told]:
+    """Yield a finding where rules that count Pods aren't checked again when a Pod is bound. Only one extender may bind."""
+    binders = [index for index, extender in enumerate(extenders) if extender.bind_verb]
+    if binders and binders[0] not in berths:
+        yield "bound-elsewhere", f"extenders[{berths[0]}].bindVerb", f"extenders[{binders[0]}] binds."
+    elif not binders:
+        yield from (
+            ("bind-verb-missing", f"extenders[{index}].bindVerb", "")
+            for index in berths
+            if any(extenders[index].verbs.values())
+        )
 
 
 def _deadline(extender: Extender, known: Known) -> Iterator[Told]:

@@ -157,6 +157,9 @@ CASES: dict[str, Case] = {
     "filter-verb-missing": Case(berth(f"filterVerb: '', weight: 150, {CALLED}"), GOOD, RULES),
     "prioritize-verb-missing": Case(GOOD, berth(f"weight: 150, {CALLED}"), RULES),
     "bind-verb-missing": Case(GOOD, berth("bindVerb: bind"), RULES),
+    "bound-elsewhere": Case(
+        extenders(other("bindVerb: bind"), extender()), extenders(OTHER, extender("bindVerb: bind")), RULES
+    ),
     "preempt-verb-missing": Case(GOOD, berth("preemptVerb: preempt"), RULES),
     "two-binders": Case(
         extenders(extender("bindVerb: bind"), other("bindVerb: bind")),

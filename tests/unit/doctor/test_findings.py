@@ -8,7 +8,7 @@ from scheduler.doctor import starting
 from scheduler.doctor.catalogue import KINDS, Finding, is_ok
 from scheduler.doctor.findings import is_extended_resource, lint
 from scheduler.doctor.published import Known
-from tests.unit.doctor.cases import CALLED, CASES, HEAD, MORE, Case, berth, extender, extenders, file
+from tests.unit.doctor.cases import CALLED, CASES, HEAD, MORE, RULES, Case, berth, extender, extenders, file, other
 
 
 def found(text: str, known: Known | None = None) -> dict[str, Finding]:
@@ -51,6 +51,18 @@ def test_a_finding_about_what_is_missing_points_to_what_should_hold_it() -> None
     text = HEAD + "extenders:\n- urlPrefix: http://127.0.0.1:8010\n  filterVerb: filter\n"
     finding = found(text)["timeout-missing"]
     assert (finding.place, finding.line) == ("extenders[0].httpTimeout", 4)
+
+
+def test_nobody_is_told_to_bind_by_berth_where_another_extender_binds() -> None:
+    findings = found(extenders(other("bindVerb: bind"), extender()), RULES)
+    assert "bind-verb-missing" not in findings
+    assert findings["bound-elsewhere"].place == "extenders[1].bindVerb"
+    assert findings["bound-elsewhere"].detail == "extenders[0] binds."
+
+
+def test_one_entry_of_berths_that_binds_is_enough() -> None:
+    findings = found(extenders(extender("bindVerb: bind"), extender()), RULES)
+    assert not {"bind-verb-missing", "bound-elsewhere"} & set(findings)
 
 
 def test_what_stops_kube_scheduler_comes_first() -> None:
