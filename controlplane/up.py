@@ -306,7 +306,7 @@ class Up:
             check_port(self._options.extender_port, "extender")
             if self.existing_cluster:
                 check_kubeconfig(self.existing_cluster)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in ending_signals():
                 signal.signal(number, lambda *_: self._stop.set())
             try:
                 self._start_all()
@@ -450,6 +450,12 @@ class Up:
         for child in reversed(self.children):
             child.stop()
             child.join(deadline if child.name != "redis" else time.monotonic() + _STOP_SECONDS)
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that end `make up`. A hang-up does, unless it is ignored: `nohup make up &` outlives its shell."""
+    hang_up = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]
 
 
 def _make_folder(state: Path) -> None:

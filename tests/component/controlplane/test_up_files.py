@@ -232,6 +232,14 @@ Up(Path(sys.argv[1]), read_options([]))._manage("seed", "--workload", sys.argv[2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's death signal is Linux's")
+@pytest.mark.parametrize(("before", "ends"), [("", True), ("nohup", False)])
+def test_the_end_of_its_shell_ends_it_unless_it_was_told_to_go_on(before: str, *, ends: bool) -> None:
+    code = "import signal; from controlplane.up import ending_signals; print(signal.SIGHUP in ending_signals())"
+    command = [*before.split(), sys.executable, "-c", code]
+    said = subprocess.run(command, cwd=BASE_DIR, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.strip() == str(ends)
+
+
 def test_a_command_that_waits_for_the_cluster_ends_with_make_up(tmp_path: Path) -> None:
     workload = BASE_DIR / "deploy" / "local" / "workload.yaml"
     up = subprocess.Popen([sys.executable, "-c", _WAITS_FOR_A_CLUSTER, tmp_path, workload], cwd=BASE_DIR)
