@@ -44,6 +44,12 @@ class VersionPages(ModelAdmin):
         asked = _number(request.GET.get("before", ""), newest - 1), _number(request.GET.get("after", ""), newest)
         before, after = (by_number.get(number) for number in asked)
         unknown = next((number for number in asked if number and number not in by_number), 0)
+        fault = f"There is no version {unknown} of Assignment {name}." if unknown else ""
+        changes, whole = list[str](), list[Line]()
+        try:
+            changes, whole = _changes(before, after), _lines(before, after)
+        except publishing.PublishingError as error:
+            fault = " ".join(error.messages)
         context = {
             **self.admin_site.each_context(request),
             "title": f"Versions of Assignment {name}",
@@ -51,9 +57,9 @@ class VersionPages(ModelAdmin):
             "versions": _shown(found, may_go_back=may_publish(request)),
             "before": before,
             "after": after,
-            "fault": f"There is no version {unknown} of Assignment {name}." if unknown else "",
-            "changes": [marked(line) for line in _changes(before, after)],
-            "whole": shown_lines(_lines(before, after)),
+            "fault": fault,
+            "changes": [marked(line) for line in changes],
+            "whole": shown_lines(whole),
             "back": _page_of(name),
             "opts": self.opts,
         }
@@ -92,7 +98,7 @@ def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict
         {
             "number": each.number,
             "is_live": each.is_live,
-            "sentence": assignment_sentence(each.value),
+            "sentence": _sentence(each),
             "held": [
                 {
                     "since": held.since,
@@ -115,6 +121,13 @@ def _shown(versions: list[AssignmentVersion], *, may_go_back: bool) -> list[dict
         }
         for each in reversed(versions)
     ]
+
+
+def _sentence(version: AssignmentVersion) -> str:
+    try:
+        return assignment_sentence(version.value)
+    except publishing.PublishingError as error:
+        return " ".join(error.messages)
 
 
 def _changes(before: AssignmentVersion | None, after: AssignmentVersion | None) -> list[str]:

@@ -135,12 +135,15 @@ class AssignmentVersionSerializer(serializers.Serializer[Any]):
     digest = serializers.CharField()
     is_live = serializers.BooleanField()
     held = HeldSerializer(many=True)
-    document = serializers.SerializerMethodField()
+    document = serializers.SerializerMethodField(help_text="null if a newer version of Berth wrote it")
 
-    @extend_schema_field(_DOCUMENT)
-    def get_document(self, version: publishing.AssignmentVersion) -> dict[str, Any]:
+    @extend_schema_field(_DOCUMENT | {"nullable": True})
+    def get_document(self, version: publishing.AssignmentVersion) -> dict[str, Any] | None:
         """Return the document."""
-        return document_of(version.value)
+        try:
+            return document_of(version.value)
+        except publishing.PublishingError:
+            return None
 
 
 class AssignmentDetailSerializer(AssignmentSerializer):

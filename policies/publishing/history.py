@@ -7,6 +7,7 @@ from django.db.models import Q
 
 from policies.engine import ruleset as engine
 from policies.models import ChangeEvent, RevisionPart
+from policies.publishing.errors import PublishingError
 from policies.publishing.parts import Kind, held_by
 
 _decode_rule_set = msgspec.json.Decoder(engine.RuleSet).decode
@@ -30,11 +31,24 @@ class AssignmentVersion(msgspec.Struct, frozen=True):
     name: str
     number: int
     digest: str
-    value: engine.Assignment
+    document: str
     held: list[Held]
 
     def __str__(self) -> str:
         return f"{self.name} version {self.number}"
+
+    @property
+    def value(self) -> engine.Assignment:
+        """The content.
+
+        Raises:
+            PublishingError: it can't be read.
+        """
+        try:
+            return _decode(self.document)
+        except msgspec.DecodeError as error:
+            message = f"Assignment {self} can't be read: a newer version of Berth wrote it."
+            raise PublishingError([message]) from error
 
     @property
     def is_live(self) -> bool:
@@ -102,18 +116,14 @@ def rule_set_held(name: str, revision: int) -> engine.RuleSet | None:
 
 
 def assignment_versions(name: str) -> list[AssignmentVersion]:
-    """Return the versions of an Assignment, each content under the number that it first got; empty where none was ever live.
-
-    Raises:
-        msgspec.DecodeError: a newer Berth wrote one.
-    """
+    """Return the versions of an Assignment, each content under the number that it first got; empty where none was ever live."""
     rows = RevisionPart.objects.filter(kind=Kind.ASSIGNMENT, name=name).order_by("since_id")
     found: dict[str, AssignmentVersion] = {}
     for row in rows.select_related("part", "since", "since__change"):
         version = found.get(row.part_id)
         if version is None:
-            value = _decode(row.part.document)
-            version = found[row.part_id] = AssignmentVersion(name, len(found) + 1, row.part_id, value, [])
+            number = len(found) + 1
+            version = found[row.part_id] = AssignmentVersion(name, number, row.part_id, row.part.document, [])
         version.held.append(_held(row))
     return list(found.values())
 

@@ -8,10 +8,11 @@ from django.conf import settings
 from django.test import Client
 
 from policies import publishing
-from policies.models import Assignment, Change
+from policies.models import Assignment, Change, Part
 from policies.publishing import Edit, PublishingError
 from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
 from tests.component.pages import change_url, confirmed, get, publish_all, publish_staged, stage, text_of
+from tests.ledgers import without_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -143,3 +144,32 @@ def test_rest_has_the_versions_with_who_made_each_live(auditor: Client) -> None:
     assert [each["is_live"] for each in found] == [False, False, True]
     assert found[1]["held"][0]["by"] == "ana"
     assert found[0]["document"]["spec"]["order"] == 1
+
+
+@pytest.fixture
+def unreadable() -> None:
+    """Version 1 is one that a newer Berth wrote."""
+    without_triggers()  # which keep parts as they are
+    Part.objects.filter(digest=publishing.assignment_versions("shop")[0].digest).update(document='{"name": []}')
+
+
+@pytest.mark.usefixtures("unreadable")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        PAGE,
+        f"{PAGE}?before=1&after=2",
+        f"{PAGE}1/go-back/",
+        "/admin/policies/compare/?kind=Assignment&name=shop&before=1&after=2",
+    ],
+)
+def test_a_version_that_a_newer_berth_wrote_is_said_to_be_unreadable(operator: Client, path: str) -> None:
+    said = text_of(get(operator, path or change_url("assignment", Assignment.objects.get(name="shop").pk)))
+    assert "Assignment shop version 1 can't be read: a newer version of Berth wrote it." in said
+
+
+@pytest.mark.usefixtures("unreadable")
+def test_rest_has_a_version_that_a_newer_berth_wrote_without_its_document(auditor: Client) -> None:
+    found = auditor.get("/api/v1/assignments/shop").json()["versions"]
+    assert [each["document"] is None for each in found] == [True, False, False]
