@@ -95,7 +95,10 @@ def starting(configuration: Configuration) -> Iterator[Told]:
         if plugins is not _UNCHANGED:
             yield from _plugins(plugins, f"{place}.plugins")
             yield from _weights(plugins, f"{place}.plugins")
-        yield from _fit(configuration, profile, plugins, place)
+    if _ignores_resources(configuration):
+        for index, (profile, plugins) in enumerate(zip(profiles, merged, strict=True)):
+            if _FIT not in {each.name for each in profile.plugin_config} | plugins.names():
+                yield "ignored-without-fit", f"profiles[{index}].plugins", ""
     yield from _queue(profiles, merged)
 
 
@@ -269,11 +272,6 @@ def _arguments(profile: Profile, plugins: _Merged, place: str) -> Iterator[Told]
 _LIMITS = {name for name, now in FORMER.items() if now == "NodeVolumeLimits"}
 
 
-def _fit(configuration: Configuration, profile: Profile, plugins: _Merged, place: str) -> Iterator[Told]:
+def _ignores_resources(configuration: Configuration) -> bool:
     """Extenders' ignoredByScheduler is written into the arguments of NodeResourcesFit, which have to be there."""
-    ignores = any(
-        each.ignored_by_scheduler for extender in configuration.extenders for each in extender.managed_resources
-    )
-    configured = {each.name for each in profile.plugin_config} | plugins.names()
-    if ignores and _FIT not in configured:
-        yield "ignored-without-fit", f"{place}.plugins", ""
+    return any(each.ignored_by_scheduler for extender in configuration.extenders for each in extender.managed_resources)
