@@ -57,6 +57,14 @@ def test_a_cold_sign_in_is_light(browser: Browser, lived_in_admin: Admin, seen: 
     assert 20_000 < sum(received) < MOST_BYTES, sorted(received)
 
 
+def search_for(page: Page, text: str) -> None:
+    """Type something into the search of all pages, from Home."""
+    page.goto("/admin/")
+    page.keyboard.press("Control+k")
+    expect(page.locator("#search-input-command")).to_be_focused()
+    page.keyboard.type(text)
+
+
 @pytest.mark.timeout(600)
 def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> None:
     page = operator
@@ -74,10 +82,7 @@ def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> N
     page.keyboard.press("g")
     page.keyboard.press("Shift+G")
     page.wait_for_url("**/policies/gatesetting/")
-    page.goto("/admin/")
-    page.keyboard.press("Control+k")
-    expect(page.locator("#search-input-command")).to_be_focused()
-    page.keyboard.type("web-1")
+    search_for(page, "web-1")
     found = page.locator("#command-results a", has_text="shop/web-1")
     expect(found).to_be_visible()
     shoot(page, "palette")
@@ -89,10 +94,7 @@ def test_keys_lead_to_pages_to_the_search_and_to_everything(operator: Page) -> N
 @pytest.mark.timeout(600)
 def test_enter_opens_the_first_thing_that_was_found_for_what_is_typed(operator: Page) -> None:
     page = operator
-    page.goto("/admin/")
-    page.keyboard.press("Control+k")
-    expect(page.locator("#search-input-command")).to_be_focused()
-    page.keyboard.type("doct")
+    search_for(page, "doct")
     expect(page.locator("#command-results a", has_text="Doctor")).to_be_visible()
     page.keyboard.press("Control+a")
     page.keyboard.type("web-1")
@@ -105,10 +107,7 @@ def test_enter_opens_the_first_thing_that_was_found_for_what_is_typed(operator: 
 @pytest.mark.timeout(600)
 def test_what_finds_nothing_says_so_until_something_else_is_typed(operator: Page) -> None:
     page = operator
-    page.goto("/admin/")
-    page.keyboard.press("Control+k")
-    expect(page.locator("#search-input-command")).to_be_focused()
-    page.keyboard.type("no-such-thing")
+    search_for(page, "no-such-thing")
     nothing = page.locator("#command-results", has_text="Nothing found for “no-such-thing”")
     expect(nothing).to_be_visible()
     page.keyboard.press("Enter")  # opens nothing
