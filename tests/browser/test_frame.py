@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.admin import Admin
 from tests.browser.conftest import shoot, shoot_everywhere, without_violations
@@ -102,6 +102,29 @@ def test_enter_opens_the_first_thing_that_was_found_for_what_is_typed(operator: 
     expect(page.locator("#command-results a", has_text="shop/web-1")).to_be_visible()
     page.keyboard.press("Enter")
     page.wait_for_url("**/scheduler/pods/shop/web-1/")
+
+
+@pytest.mark.timeout(600)
+def test_a_page_that_refreshes_itself_waits_until_the_search_is_closed(operator: Page) -> None:
+    page = operator
+    moves = [True]
+
+    def moving(route: Route) -> None:
+        """Answer with Home as it is while the cluster is built, and then as it is."""
+        answer = route.fetch()
+        head = '<meta name="berth-refresh" content="2"></head>' if moves else "</head>"
+        route.fulfill(response=answer, body=answer.text().replace("</head>", head, 1))
+
+    page.route("**/admin/", moving)
+    search_for(page, "web-1")
+    found = page.locator("#command-results a", has_text="shop/web-1")
+    expect(found).to_be_visible()
+    page.wait_for_timeout(5000)
+    expect(found).to_be_visible()
+    moves.clear()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Escape")
+    expect(page.locator("meta[name='berth-refresh']")).to_have_count(0, timeout=10_000)
 
 
 @pytest.mark.timeout(600)

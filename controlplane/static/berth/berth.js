@@ -178,7 +178,18 @@
     found.focus({ preventScroll: true });
   }
 
+  // A page of something that goes on shows itself anew, but not under the hands of somebody who types or looks something up in it.
+  function refreshIn(seconds) {
+    window.setTimeout(() => {
+      const isUsed = FIELDS.includes(document.activeElement.tagName) || [...document.querySelectorAll("dialog, [role='dialog']")].some(isSeen);
+      if (isUsed) refreshIn(seconds);
+      else window.location.reload();
+    }, seconds * 1000);
+  }
+
   window.addEventListener("load", () => {
+    const refresh = document.querySelector("meta[name='berth-refresh']");
+    if (refresh) refreshIn(Number(refresh.content));
     say(document);
     toFault();
     // Pieces that come later: by htmx, by Alpine, by a form that grows.
