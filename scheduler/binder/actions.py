@@ -185,18 +185,18 @@ def _may_be_taken_later(status: int, answer: bytes) -> bool:
     return (for_now or status >= HTTPStatus.INTERNAL_SERVER_ERROR) and DENIED_BY_WEBHOOK.encode() not in answer
 
 
-def scheduled(pod: Pod, node_name: str, scheduler_name: str) -> Event:
+def scheduled(pod: Pod, node_name: str) -> Event:
     """Return the event that a Pod was bound, as kube-scheduler words it (schedule_one.go, finishBinding)."""
     return Event(
         regarding=Reference.of(pod),
         reason="Scheduled",
         action="Binding",
         note=f"Successfully assigned {pod.namespace}/{pod.name} to {node_name}",
-        controller=scheduler_name,
+        controller=pod.spec.scheduler_name,
     )
 
 
-def failed_scheduling(pod: Pod, message: str, scheduler_name: str) -> Event:
+def failed_scheduling(pod: Pod, message: str) -> Event:
     """Return the event that a Pod could not be placed."""
     return Event(
         regarding=Reference.of(pod),
@@ -204,7 +204,7 @@ def failed_scheduling(pod: Pod, message: str, scheduler_name: str) -> Event:
         reason="FailedScheduling",
         action="Scheduling",
         note=message,
-        controller=scheduler_name,
+        controller=pod.spec.scheduler_name,
     )
 
 

@@ -389,7 +389,7 @@ class APICalls:
         if self._unknown[uid] == _TELLS and waiting is not None:
             # No condition is written: the Pod may be bound at the same moment, and its condition would deny that.
             waiting.message = said
-            self._post(failed_scheduling(pod, said, pod.spec.scheduler_name))
+            self._post(failed_scheduling(pod, said))
         self._send_later(binding, now + wait)
 
     def _on_bound(self, binding: _Binding, now: float) -> None:
@@ -399,7 +399,7 @@ class APICalls:
         if waiting is not None:  # else it was seen on its node before
             self._unseen.add(pod.uid)
             BINDER_SECONDS.observe(now - waiting.first_at)
-        self._post(scheduled(pod, binding.target.node_name, pod.spec.scheduler_name))
+        self._post(scheduled(pod, binding.target.node_name))
 
     def _on_not_bound(self, binding: _Binding, outcome: Outcome, now: float) -> None:
         pod, uid = binding.pod, binding.pod.uid
@@ -446,7 +446,7 @@ class APICalls:
         self._conditions_written[pod.uid] = condition
         if self._told.get(pod.uid, said.message if said else None) != condition.message:
             self._told[pod.uid] = condition.message
-            self._post(failed_scheduling(pod, condition.message, pod.spec.scheduler_name))
+            self._post(failed_scheduling(pod, condition.message))
         self._work.put(lambda: then(self._write_condition(pod, condition)))
 
     def say_error(self, waiting: Waiting, message: str) -> None:
@@ -534,7 +534,6 @@ class APICalls:
                 self._client,
                 preemption,
                 pod,
-                pod.spec.scheduler_name,
                 post=self._post,
                 expect=expect,
                 leads=self._leads,

@@ -56,7 +56,6 @@ def act(
     client: Client,
     preemption: Preemption,
     pod: Pod,
-    scheduler_name: str,
     *,
     post: Callable[[Event], None],
     expect: Callable[[Pod], None],
@@ -73,7 +72,6 @@ def act(
         client: to the API server.
         preemption: the chosen node, victims and yielding Pods.
         pod: the Pod that needs the room.
-        scheduler_name: the scheduler's name in conditions and events.
         post: sends an event.
         expect: called with each victim just before it is removed, and with no other.
         leads: returns whether this process may still act; called before each victim.
@@ -103,9 +101,9 @@ def act(
             continue
         expect(victim)
         with _refusals_of(victim):
-            is_removed = _remove(client, victim, scheduler_name)
+            is_removed = _remove(client, victim, pod.spec.scheduler_name)
         if is_removed:
-            post(preempted(victim, pod, preemption.node, scheduler_name))
+            post(preempted(victim, pod, preemption.node))
     return True
 
 
@@ -125,7 +123,7 @@ def _is_refusal(error: APIError) -> bool:
     return forbids or error.is_denial
 
 
-def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Event:
+def preempted(victim: Pod, pod: Pod, node_name: str) -> Event:
     """Return the event that a Pod was removed for another one."""
     return Event(
         regarding=Reference.of(victim),
@@ -133,7 +131,7 @@ def preempted(victim: Pod, pod: Pod, node_name: str, scheduler_name: str) -> Eve
         reason="Preempted",
         action="Preempting",
         note=f"Preempted by pod {pod.uid} on node {node_name}",
-        controller=scheduler_name,
+        controller=pod.spec.scheduler_name,
     )
 
 

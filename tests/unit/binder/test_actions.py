@@ -49,7 +49,7 @@ def posted(event: Event) -> dict[str, Any]:
 
 
 def test_a_bound_pod_gets_the_event_that_kube_scheduler_writes() -> None:
-    found = posted(scheduled(POD, "n1", "berth"))
+    found = posted(scheduled(POD, "n1"))
 
     assert found["metadata"]["name"].startswith("web-1.")
     assert found["eventTime"].endswith("Z")
@@ -72,7 +72,7 @@ def test_a_bound_pod_gets_the_event_that_kube_scheduler_writes() -> None:
 
 
 def test_a_note_is_cut_and_who_else_it_is_about_is_named() -> None:
-    event = failed_scheduling(POD, "x" * 5000, "berth")
+    event = failed_scheduling(POD, "x" * 5000)
     found = posted(msgspec.structs.replace(event, related=Reference.of(POD)))
 
     assert (found["type"], found["reason"], len(found["note"])) == ("Warning", "FailedScheduling", 1024)
@@ -81,17 +81,16 @@ def test_a_note_is_cut_and_who_else_it_is_about_is_named() -> None:
 
 @pytest.mark.parametrize("letter", ["é", "規", "𝔸"])
 def test_a_note_is_cut_by_the_bytes_that_the_api_server_counts(letter: str) -> None:
-    note = posted(failed_scheduling(POD, letter * 1024, "berth"))["note"]
+    note = posted(failed_scheduling(POD, letter * 1024))["note"]
 
     assert 1024 - 4 < len(note.encode()) <= 1024
     assert note == letter * ((1024 - 4) // len(letter.encode())) + " ..."
-    assert posted(failed_scheduling(POD, letter * 256, "berth"))["note"] == letter * 256
+    assert posted(failed_scheduling(POD, letter * 256))["note"] == letter * 256
 
 
 def test_an_event_about_a_pod_with_the_longest_name_has_a_name_that_the_api_server_takes() -> None:
     names = [
-        posted(scheduled(Pod.from_json(make_pod("p" * length)), "n1", "berth"))["metadata"]["name"]
-        for length in (236, 237, 253)
+        posted(scheduled(Pod.from_json(make_pod("p" * length)), "n1"))["metadata"]["name"] for length in (236, 237, 253)
     ]
 
     assert names[0].startswith("p" * 236 + ".")
@@ -101,7 +100,7 @@ def test_an_event_about_a_pod_with_the_longest_name_has_a_name_that_the_api_serv
 def test_events_that_are_too_many_or_not_taken_are_counted_and_given_up() -> None:
     before = BINDER_EVENTS_DROPPED._value.get()
     dispatcher = Dispatcher(full=True)
-    Events(dispatcher).post(scheduled(POD, "n1", "berth"))  # type: ignore[arg-type]
+    Events(dispatcher).post(scheduled(POD, "n1"))  # type: ignore[arg-type]
     assert BINDER_EVENTS_DROPPED._value.get() == before + 1
 
     for status, answer in ((201, b""), (403, b""), (500, b'admission webhook "w" denied the request')):
@@ -114,7 +113,7 @@ def test_events_that_are_too_many_or_not_taken_are_counted_and_given_up() -> Non
 def test_an_event_that_is_not_accepted_for_now_is_sent_again_as_it_was(status: int) -> None:
     dispatcher = Dispatcher()
     events = Events(dispatcher)  # type: ignore[arg-type]
-    events.post(scheduled(POD, "n1", "berth"))
+    events.post(scheduled(POD, "n1"))
     (first,) = dispatcher.requests
     first.done(status, b"")
     events.post_again()
@@ -133,7 +132,7 @@ def test_few_events_are_sent_again_at_first_and_each_that_is_accepted_is_followe
     dispatcher = Dispatcher()
     events = Events(dispatcher)  # type: ignore[arg-type]
     for node in ("n1", "n2", "n3", "n4"):
-        events.post(scheduled(POD, node, "berth"))
+        events.post(scheduled(POD, node))
     sent, dispatcher.requests = dispatcher.requests, []
     for request in sent:
         request.done(0, b"")
@@ -149,7 +148,7 @@ def test_an_event_is_given_up_after_as_many_tries_as_client_go_makes() -> None:
     before = BINDER_EVENTS_DROPPED._value.get()
     dispatcher = Dispatcher()
     events = Events(dispatcher)  # type: ignore[arg-type]
-    events.post(scheduled(POD, "n1", "berth"))
+    events.post(scheduled(POD, "n1"))
     for number in range(MOST_TRIES):
         dispatcher.requests[number].done(503, b"")
         events.post_again()
@@ -164,7 +163,7 @@ def test_the_oldest_event_is_dropped_when_too_many_wait_to_be_sent_again(monkeyp
     dispatcher = Dispatcher()
     events = Events(dispatcher)  # type: ignore[arg-type]
     for node in ("n1", "n2", "n3"):
-        events.post(scheduled(POD, node, "berth"))
+        events.post(scheduled(POD, node))
     sent, dispatcher.requests = dispatcher.requests, []
     for request in sent:
         request.done(0, b"")

@@ -357,7 +357,6 @@ class TestPreemptions:
                     client,
                     made,
                     pod("a"),
-                    "berth",
                     post=told.append,
                     expect=lambda _: None,
                     leads=lambda: True,

@@ -74,7 +74,7 @@ def acted(server: Server, made: Preemption, **more: Any) -> tuple[bool, list[Eve
     told: list[Event] = []
     client: Any = server
     more = {"expect": lambda _: None, "leads": lambda: True, "is_there": lambda _: True, **more}
-    return act(client, made, pod("urgent"), "berth", post=told.append, **more), told
+    return act(client, made, pod("urgent"), post=told.append, **more), told
 
 
 def test_each_victim_is_marked_and_then_deleted_and_the_event_names_both() -> None:
