@@ -1,7 +1,7 @@
 """Binds Pods whose rules count Pods: under the lock that /bind holds, after counting once more.
 
 kube-scheduler and Berth's own scheduler see each other's Pods only after the watch's lag. Without the lock both could give away the last
-place of a limit, such as a licence. See `scheduler.extender.verbs.bind` for what the holder leaves to the next one.
+place of a limit, such as a licence. See `scheduler.cluster.handover` for what the holder leaves to the next one.
 """
 
 import logging
@@ -15,19 +15,15 @@ from policies.engine.objects.pod import Pod
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.rule import Cycle
 from scheduler.binder.cycle import Placement
-from scheduler.cluster.bind import Outcome, Target, bind, bound_version, look_up, version_if_possible
+from scheduler.cluster.bind import Outcome, Target, bind, look_up
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
+from scheduler.cluster.handover import CALL_TIMEOUT_SECONDS, LOCK_WAIT_SECONDS, leave_version, sees_former_pods
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.cluster.versions import later
 from scheduler.trouble import Trouble
 
 logger = logging.getLogger("berth.binding")
-
-LOCK_WAIT_SECONDS = 1.2
-# For each call while the lock is held.
-_TIMEOUT_SECONDS = 1.0
 
 
 class Recount(StrEnum):
@@ -95,27 +91,21 @@ class CountedBindings:
         self, pod: Pod, target: Target, counting: CompiledRuleSet, held: Held, *, may_be_done: bool
     ) -> Outcome | Recount:
         if may_be_done:
-            outcome = look_up(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
+            outcome = look_up(self._client, target, timeout_seconds=CALL_TIMEOUT_SECONDS)
             if outcome is Outcome.BOUND:
-                self._leave_version(target, held)
+                leave_version(self._client, target, held)
             if outcome is not Outcome.UNKNOWN:
                 return outcome
-        if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
-            held.note = version_if_possible(self._client, held.note, timeout_seconds=_TIMEOUT_SECONDS)
-            if held.note:
-                return Recount.BEHIND
+        if not sees_former_pods(self._client, self._live, held):
+            return Recount.BEHIND
         if not _still_passes(pod, target.node_name, counting, self._live.snapshot()):
             return Recount.NO_LONGER
         if not (self._lock.is_valid(held) and self._leads()):
             return Recount.BUSY
-        outcome = bind(self._client, target, timeout_seconds=_TIMEOUT_SECONDS)
+        outcome = bind(self._client, target, timeout_seconds=CALL_TIMEOUT_SECONDS)
         if outcome is Outcome.BOUND:
-            self._leave_version(target, held)
+            leave_version(self._client, target, held)
         return outcome
-
-    def _leave_version(self, target: Target, held: Held) -> None:
-        """Let the next holder wait until it sees the Pod, and those that were bound before."""
-        held.note = later(held.note, bound_version(self._client, target, timeout_seconds=_TIMEOUT_SECONDS))
 
 
 def _still_passes(pod: Pod, node_name: str, counting: CompiledRuleSet, snapshot: Snapshot) -> bool:

@@ -1,8 +1,7 @@
 """Answers /bind: binds the Pod, after rechecking the rules whose result other Pods can have changed since /filter.
 
-Only rules that count Pods are rechecked, and only their Pods take a lock across replicas: the holder leaves the
-resourceVersion of the Pod that it bound last, and the next holder waits until its own watch has reached that version,
-so that it counts every Pod that was bound under the lock, by any replica.
+Only rules that count Pods are rechecked, and only their Pods take a lock across replicas, so that every Pod that was bound under the
+lock is counted, by whichever replica: see `scheduler.cluster.handover`.
 """
 
 import logging
@@ -22,24 +21,18 @@ from scheduler.cluster.bind import (
     Outcome,
     Target,
     bind,
-    bound_version,
-    version_if_possible,
 )
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
+from scheduler.cluster.handover import CALL_TIMEOUT_SECONDS, LOCK_WAIT_SECONDS, leave_version, sees_former_pods
 from scheduler.cluster.lease_lock import Held, LeaseLock, LockBusyError
 from scheduler.cluster.live import LiveSnapshot
-from scheduler.cluster.versions import later
 from scheduler.extender.verbs.context import RequestContexts, has_other_labels
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.metrics import BINDINGS
 
 logger = logging.getLogger("berth.extender")
 
-# For each API call while a Pod is bound.
-BIND_TIMEOUT_SECONDS = 1.0
-
-LOCK_WAIT_SECONDS = 1.2
 # How long to wait for a node that kube-scheduler has seen before Berth.
 NODE_WAIT_SECONDS = 0.5
 
@@ -202,11 +195,9 @@ class Binder:
             return Bound(BUSY)
 
     def _bind_held(self, asked: _Asked, counting: CompiledRuleSet, held: Held) -> Bound:
-        if held.note and not self._live.wait_for_pods_version(held.note, LOCK_WAIT_SECONDS / 2):
-            held.note = version_if_possible(self._client, held.note, timeout_seconds=BIND_TIMEOUT_SECONDS)
-            if held.note:
-                BINDINGS.labels("behind").inc()
-                return Bound(BEHIND)
+        if not sees_former_pods(self._client, self._live, held):
+            BINDINGS.labels("behind").inc()
+            return Bound(BEHIND)
         checked = self._count_again(asked, counting)
         if checked is None:
             return Bound(UNKNOWN_NODE)
@@ -217,8 +208,7 @@ class Binder:
             return Bound(BUSY)
         bound = self._bind(asked, checked)
         if not bound.error:
-            target = msgspec.structs.replace(asked.target, decision=bound.decision)
-            held.note = later(held.note, bound_version(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS))
+            leave_version(self._client, msgspec.structs.replace(asked.target, decision=bound.decision), held)
         return bound
 
     def _count_again(self, asked: _Asked, counting: CompiledRuleSet) -> Checked | None:
@@ -232,7 +222,7 @@ class Binder:
         decision = asked.record(checked)
         self._in_flight.binding(asked.pod, asked.target.node_name)
         target = msgspec.structs.replace(asked.target, decision=decision)
-        outcome = bind(self._client, target, timeout_seconds=BIND_TIMEOUT_SECONDS)
+        outcome = bind(self._client, target, timeout_seconds=CALL_TIMEOUT_SECONDS)
         BINDINGS.labels(outcome.value).inc()
         return Bound(_ERRORS[outcome], checked, decision)
 

@@ -22,6 +22,7 @@ from policies.engine.status import PASSED, Code, Status
 from scheduler.cluster.bind import Target, is_name
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError, APINotFoundError
+from scheduler.cluster.handover import CALL_TIMEOUT_SECONDS
 from scheduler.cluster.live import LiveSnapshot
 from scheduler.decisions.candidates import notes_of_candidates, notes_of_narrowing
 from scheduler.decisions.divergence import compare, given, would_be
@@ -42,7 +43,7 @@ from scheduler.extender.request.wire import (
     encode_preemption_result,
     encode_priorities,
 )
-from scheduler.extender.verbs.bind import BIND_TIMEOUT_SECONDS, Binder, Bound, Checked
+from scheduler.extender.verbs.bind import Binder, Bound, Checked
 from scheduler.extender.verbs.context import NotReadyError, RequestContext, RequestContexts
 from scheduler.extender.verbs.in_flight import InFlight
 from scheduler.extender.verbs.preempt import (
@@ -250,7 +251,7 @@ class VerbHandlers:
             NotReadyError: the Pod can't be read, or another one has its name now.
         """
         try:
-            pod = read_pod(msgspec.Raw(self._client.get(path=target.path, timeout_seconds=BIND_TIMEOUT_SECONDS)))
+            pod = read_pod(msgspec.Raw(self._client.get(path=target.path, timeout_seconds=CALL_TIMEOUT_SECONDS)))
         except APINotFoundError as error:
             raise NotReadyError(GONE) from error
         except (APIError, WireError) as error:

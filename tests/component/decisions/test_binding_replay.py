@@ -9,6 +9,7 @@ import pytest
 from policies import publishing
 from policies.engine.decision import CompiledRevision
 from policies.engine.failures import Conditions
+from scheduler.cluster import handover
 from scheduler.cluster.bind import Outcome, Target
 from scheduler.decisions.rebuilding import ReplayError
 from scheduler.decisions.record import read_body
@@ -84,7 +85,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> list[Target]:
 
     outcome = {"late": Outcome.GONE}
     monkeypatch.setattr(bind_module, "bind", bind)
-    monkeypatch.setattr(bind_module, "bound_version", lambda *_, **__: "1")
+    monkeypatch.setattr(handover, "bound_version", lambda *_, **__: "1")
     return sent
 
 

@@ -15,6 +15,7 @@ from scheduler.binder.api_calls import LOOK_AGAIN_SECONDS, MOST_COUNTING
 from scheduler.binder.counted import MESSAGES, CountedBindings, Recount
 from scheduler.binder.loop import MOST_IN_FLIGHT
 from scheduler.binder.queue import State
+from scheduler.cluster import handover
 from scheduler.cluster.bind import Outcome, Target
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIError
@@ -178,7 +179,7 @@ class TestCountedBindings:
 
     @pytest.fixture
     def world(self, monkeypatch: pytest.MonkeyPatch, lock: Lock) -> World:
-        monkeypatch.setattr(module, "LOCK_WAIT_SECONDS", 0.02)
+        monkeypatch.setattr(handover, "LOCK_WAIT_SECONDS", 0.02)
         self.bound: list[str] = []
         self.outcome, self.looked = Outcome.BOUND, Outcome.UNKNOWN
 
@@ -188,9 +189,9 @@ class TestCountedBindings:
 
         monkeypatch.setattr(module, "bind", bind)
         self.left, self.version = "60", "50"
-        monkeypatch.setattr(module, "version_if_possible", lambda _client, version, **_: self.left and version)
+        monkeypatch.setattr(handover, "version_if_possible", lambda _client, version, **_: self.left and version)
         monkeypatch.setattr(module, "look_up", lambda *_, **__: self.looked)
-        monkeypatch.setattr(module, "bound_version", lambda *_, **__: self.version)
+        monkeypatch.setattr(handover, "bound_version", lambda *_, **__: self.version)
         world = served(World(monkeypatch))
         monkeypatch.setattr(world.live, "wait_for_pods_version", lambda version, _seconds: version == "40")
         self.counted = CountedBindings(
