@@ -60,8 +60,8 @@ def read_node_alone(body: bytes) -> object:
 def read_preemption_body(body: bytes) -> object:
     """Read a body of /preempt, with the Pods in it."""
     args = decode_preemption(body)
-    victims = [victim for each in args.victims.values() for victim in each.pods]
-    return [seen_of_pod(read_pod(args.pod)), [seen_of_pod(read_pod(found.raw)) for found in victims if found.raw]]
+    whole = [victim.json.encode() for each in args.candidates for victim in each.victims if victim.json]
+    return [seen_of_pod(read_pod(args.pod)), [seen_of_pod(read_pod(msgspec.Raw(text))) for text in whole]]
 
 
 def seen_of_pod(pod: Pod) -> object:

@@ -12,6 +12,7 @@ import msgspec
 
 from policies.engine.objects.metadata import Int64
 from scheduler.cluster.nesting import bounded
+from scheduler.decisions.candidates import SentCandidate, SentVictim
 from scheduler.extender.request.node_bytes import MARK, MAX_NODES, Body, KnownNodes, Reading, SentNodes
 from scheduler.http_server.body import put
 
@@ -40,25 +41,11 @@ class BindingArgs(msgspec.Struct):
     node: str
 
 
-class SentVictim(msgspec.Struct):
-    """A Pod that would be preempted. `raw` is the Pod as it was sent; None with nodeCacheCapable, which sends UIDs."""
-
-    uid: str
-    raw: msgspec.Raw | None = None
-
-
-class SentVictims(msgspec.Struct):
-    """The Pods that kube-scheduler would preempt on a node, the most important one first."""
-
-    pods: list[SentVictim]
-    pdb_violations: int = 0
-
-
 class PreemptionArgs(msgspec.Struct):
-    """The body of /preempt: the preemptor, and the victims on each candidate node."""
+    """The body of /preempt: the preemptor, and the candidate nodes with their victims."""
 
     pod: msgspec.Raw
-    victims: dict[str, SentVictims]
+    candidates: list[SentCandidate]
 
 
 _ABSENT = msgspec.Raw(b"null")
@@ -228,27 +215,27 @@ def decode_preemption(body: Sent) -> PreemptionArgs:
     pod = _needed(members.get("pod", _ABSENT))
     full = _present(members.get("nodenametovictims", _ABSENT))
     sent = full or _present(members.get("nodenametometavictims", _ABSENT))
-    victims = {} if sent is None else _victims(sent, full=full is not None)
-    return PreemptionArgs(pod, victims)
+    return PreemptionArgs(pod, [] if sent is None else _candidates(sent, full=full is not None))
 
 
-def _victims(sent: msgspec.Raw, *, full: bool) -> dict[str, SentVictims]:
+def _candidates(sent: msgspec.Raw, *, full: bool) -> list[SentCandidate]:
     member = "NodeNameToVictims" if full else "NodeNameToMetaVictims"
     try:
-        return {name: _victims_of(raw, full=full) for name, raw in _decode_members(sent).items()}
+        return [_candidate(node, raw, full=full) for node, raw in _decode_members(sent).items()]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         message = f"{member} is not a map of victims: {_without_content(error)}"
         raise WireError(message) from error
 
 
-def _victims_of(raw: msgspec.Raw, *, full: bool) -> SentVictims:
+def _candidate(node: str, raw: msgspec.Raw, *, full: bool) -> SentCandidate:
     if _present(raw) is None:
-        return SentVictims([])
+        return SentCandidate(node, [])
     members = _by_fold(raw)
     pods = _present(members.get("pods", _ABSENT))
     number = _present(members.get("numpdbviolations", _ABSENT))
-    return SentVictims(
-        pods=[] if pods is None else [_victim(pod, full=full) for pod in _decode_raw_list(pods)],
+    return SentCandidate(
+        node,
+        [] if pods is None else [_victim(pod, full=full) for pod in _decode_raw_list(pods)],
         pdb_violations=0 if number is None else _decode_number(number),
     )
 
@@ -263,7 +250,7 @@ def _victim(raw: msgspec.Raw, *, full: bool) -> SentVictim:
     if not uid:
         message = "a victim has no UID"
         raise WireError(message)
-    return SentVictim(uid, raw if full else None)
+    return SentVictim(uid, bytes(raw).decode(errors="replace") if full else "")
 
 
 def _folded(body: Sent, kind: str) -> dict[str, msgspec.Raw]:
@@ -402,8 +389,8 @@ def encode_binding_result(error: str) -> bytes:
     return _encode({"Error": error})
 
 
-def encode_preemption_result(kept: Sequence[tuple[str, Sequence[str], int]]) -> bytes:
-    """Write ExtenderPreemptionResult from (node, UIDs of its victims in order, PDB violations).
+def encode_preemption_result(kept: Sequence[SentCandidate]) -> bytes:
+    """Write ExtenderPreemptionResult from the candidates that are kept.
 
     Victims are always given by UID, whatever nodeCacheCapable is, and never as null: kube-scheduler reads no other form, and a
     null crashes it (k8s.io/kubernetes v1.36.3 pkg/scheduler/extender.go, convertToVictims). A result without nodes is a veto.
@@ -411,8 +398,11 @@ def encode_preemption_result(kept: Sequence[tuple[str, Sequence[str], int]]) -> 
     return _encode(
         {
             "NodeNameToMetaVictims": {
-                node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
-                for node, uids, violations in kept
+                each.node: {
+                    "Pods": [{"UID": victim.uid} for victim in each.victims],
+                    "NumPDBViolations": each.pdb_violations,
+                }
+                for each in kept
             }
         }
     )

@@ -46,14 +46,7 @@ from scheduler.extender.request.wire import (
 from scheduler.extender.verbs.bind import Binder, Bound, Checked
 from scheduler.extender.verbs.context import NotReadyError, RequestContext, RequestContexts
 from scheduler.extender.verbs.in_flight import InFlight
-from scheduler.extender.verbs.preempt import (
-    NOT_NOW,
-    deadline,
-    keep_all,
-    keep_none,
-    read_candidates,
-    sent_candidates,
-)
+from scheduler.extender.verbs.preempt import deadline, keep_all, keep_none, read_candidates
 from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.metrics import DEADLINE_MISSES, FALLBACKS, TOO_LARGE
 from scheduler.serving.shadows import GiveWay, Shadows, subject_of
@@ -192,14 +185,14 @@ class VerbHandlers:
         snapshot = self._live.snapshot()
         choice = revision.choose(pod, snapshot, now)
         assignment, rule_set = choice.enforced or (None, None)
-        sent = sent_candidates(args)
         action, cause = self._contexts.fallback(rule_set) if rule_set else Fallback("decide", "")
         if rule_set is None or action == "pass":
-            narrowed = keep_all(args)
+            narrowed = keep_all(args.candidates)
         elif action == "refuse":
-            narrowed = keep_none(args, NOT_NOW)
+            narrowed = keep_none(args.candidates)
         else:
-            narrowed = self._narrow(pod, rule_set, snapshot, read_candidates(snapshot, sent), now, started)
+            candidates = read_candidates(snapshot, args.candidates)
+            narrowed = self._narrow(pod, rule_set, snapshot, candidates, now, started)
         fallback = {} if action == "decide" else {"fallback": action, "cause": cause}
         entry = SnapshotEntry(
             verb="preempt",
@@ -212,21 +205,19 @@ class VerbHandlers:
             rule_set=rule_set,
             draws=choice.draws,
             notes=notes_of_narrowing(narrowed)
-            | notes_of_candidates(sent)
+            | notes_of_candidates(args.candidates)
             | fallback
             | notes_of_suspensions(choice.suspended_by),
-            nodes=len(args.victims),
+            nodes=len(args.candidates),
             feasible=len(narrowed.kept),
             top_reason=narrowed.top_reason,
             snapshot=snapshot,
         )
         self._recorder.record(entry)
-        victims = [victim.uid for node in narrowed.kept for victim in args.victims[node].pods]
+        nodes = set(narrowed.kept)
+        kept = [each for each in args.candidates if each.node in nodes]
+        victims = [victim.uid for each in kept for victim in each.victims]
         self._recorder.expect_preemption(victims, Preemptor(pod.uid, pod.namespace, pod.name, entry.id))
-        kept = [
-            (node, [victim.uid for victim in args.victims[node].pods], args.victims[node].pdb_violations)
-            for node in narrowed.kept
-        ]
         return Reply(encode_preemption_result(kept), entry.id)
 
     def warm(self, revision: CompiledRevision, rest: Callable[[], None]) -> None:

@@ -9,33 +9,20 @@ from policies.engine.errors import DeadlineError
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.preemption.narrowing import Dropped, Narrowing
 from policies.engine.preemption.vetoes import Candidate
-from scheduler.decisions.candidates import SentCandidate, SentVictim, candidates_on
+from scheduler.decisions.candidates import SentCandidate, candidates_on
 from scheduler.extender.request.objects import read_pod
-from scheduler.extender.request.wire import PreemptionArgs
 
 NOT_NOW = "Berth can't see the cluster well enough to judge"
 
 
-def keep_all(args: PreemptionArgs) -> Narrowing:
-    """Return the narrowing for a Pod that no rule set applies to."""
-    return Narrowing(list(args.victims))
+def keep_all(sent: Sequence[SentCandidate]) -> Narrowing:
+    """Return the narrowing for a Pod whose candidates no rule is asked about."""
+    return Narrowing([each.node for each in sent])
 
 
-def keep_none(args: PreemptionArgs, reason: str) -> Narrowing:
-    """Return the narrowing that vetoes every candidate."""
-    return Narrowing([], dropped=[Dropped(node, reason) for node in args.victims])
-
-
-def sent_candidates(args: PreemptionArgs) -> list[SentCandidate]:
-    """Return the candidates as they are recorded."""
-    return [
-        SentCandidate(node, [SentVictim(each.uid, _text_of(each.raw)) for each in sent.pods], sent.pdb_violations)
-        for node, sent in args.victims.items()
-    ]
-
-
-def _text_of(raw: msgspec.Raw | None) -> str:
-    return "" if raw is None else bytes(raw).decode(errors="replace")
+def keep_none(sent: Sequence[SentCandidate]) -> Narrowing:
+    """Return the narrowing that drops every candidate, because the rules can't be evaluated for now."""
+    return Narrowing([], dropped=[Dropped(each.node, NOT_NOW) for each in sent])
 
 
 def read_candidates(snapshot: Snapshot, sent: Sequence[SentCandidate]) -> list[Candidate]:

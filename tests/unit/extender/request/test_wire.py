@@ -167,18 +167,17 @@ class TestDecodeArgs:
 
 class TestDecodePreemption:
     def test_victims_are_read_however_deeply_their_managed_fields_are_nested(self) -> None:
-        (victims,) = decode_preemption(
+        (candidate,) = decode_preemption(
             b'{"Pod":%b,"NodeNameToVictims":{"n1":{"Pods":[%b]}}}' % (DEEP_POD, DEEP_POD)
-        ).victims.values()
-        (victim,) = victims.pods
-        assert victim.raw is not None
-        assert (victim.uid, decode_json(victim.raw)["metadata"]["uid"]) == ("u", "u")
+        ).candidates
+        (victim,) = candidate.victims
+        assert (victim.uid, decode_json(victim.json.encode())["metadata"]["uid"]) == ("u", "u")
 
     @pytest.mark.parametrize("number", ["9223372036854775807", "-9223372036854775808", "0", "null"])
     def test_violations_are_whole_numbers_of_64_bits(self, number: str) -> None:
         sent = f'{{"Pod":{{}},"NodeNameToMetaVictims":{{"n1":{{"Pods":[],"NumPDBViolations":{number}}}}}}}'.encode()
-        (victims,) = decode_preemption(sent).victims.values()
-        assert victims.pdb_violations == (json.loads(number) or 0)
+        (candidate,) = decode_preemption(sent).candidates
+        assert candidate.pdb_violations == (json.loads(number) or 0)
 
     @pytest.mark.parametrize("number", ["9223372036854775808", "-9223372036854775809", "9" * 400, "1.5", "true"])
     @pytest.mark.parametrize("member", ["NodeNameToVictims", "NodeNameToMetaVictims"])
