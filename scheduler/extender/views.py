@@ -87,11 +87,6 @@ def _throw_away(request: HttpRequest, most: int) -> None:
         most -= len(chunk)
 
 
-def _message(data: Any) -> str:
-    detail = data.get("detail", data) if isinstance(data, dict) else data
-    return str(detail)
-
-
 class VerbView(APIView):
     """A verb. `answers` is the process's VerbHandlers; `verb` names its method."""
 
@@ -170,7 +165,7 @@ class VerbView(APIView):
         """Count what DRF refuses (method, content type, size, caller) before it answers."""
         _CALLS[self.verb, "refused"].inc()
         refused = super().handle_exception(exc)
-        answer = _json(encode_error(_message(refused.data)), refused.status_code)
+        answer = _json(encode_error(str(refused.data["detail"])), refused.status_code)
         if isinstance(exc, exceptions.MethodNotAllowed):
             answer["Allow"] = ", ".join(self.allowed_methods)
         return answer
@@ -215,7 +210,7 @@ def _json(body: bytes | list[bytes], code: int) -> HttpResponse:
     """Make an answer of known length: without it kube-scheduler's transport can't tell where the answer ends."""
     pieces = [body] if isinstance(body, bytes) else body
     length = sum(map(len, pieces))
-    return Pieces(pieces, status=code, content_type="application/json", headers={"Content-Length": str(length)})
+    return Pieces(pieces, status=code, content_type=_JSON, headers={"Content-Length": str(length)})
 
 
 class HealthView(View):
