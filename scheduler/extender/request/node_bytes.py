@@ -299,7 +299,7 @@ class Reading:
                 far = start - at
                 if number is None or not begins(text := texts[number], at):
                     self._at = at
-                    number = self._number_at(start, until)
+                    number = self._number_at(start)
                     if number is None:
                         return
                     text = texts[number]
@@ -313,7 +313,7 @@ class Reading:
                 add(number)
                 continue
             self._at = at
-            if not self._look_behind(end, until):
+            if not self._look_behind(end):
                 return
             add(number)
             at, gap = self._at, self._gap
@@ -322,7 +322,7 @@ class Reading:
                 break
         self._at = at
 
-    def _number_at(self, start: int, until: int) -> int | None:
+    def _number_at(self, start: int) -> int | None:
         """Return the number of the next node; `start` is where its identifying value begins. None if its end hasn't arrived yet.
 
         Raises:
@@ -334,7 +334,7 @@ class Reading:
         number = self._texts.number_under.get(key)
         if number is not None and self._buffer.startswith(self._texts.all[number], self._at):
             return number
-        return self._learn(key, self._at, until)
+        return self._learn(key)
 
     def _find_marker(self, *, is_all: bool) -> bool:
         if self._buffer.startswith(b"]", self._at):
@@ -347,16 +347,16 @@ class Reading:
         self._marker = next((match[0] for match in found if match), b"{")
         return True
 
-    def _look_behind(self, end: int, until: int) -> bool:
+    def _look_behind(self, end: int) -> bool:
         """Read on after a node that ends there. Return False if the text after it hasn't arrived yet.
 
         Raises:
             msgspec.DecodeError: neither another node nor the end of the list follows.
         """
-        behind = _BEHIND.match(self._buffer, end, until)
+        behind = _BEHIND.match(self._buffer, end, self._until)
         if behind is None:
-            rest = bytes(self._buffer[end : min(until, end + _MOST_SPACE)]).strip()
-            if rest not in {b"", b","} or until - end >= _MOST_SPACE:
+            rest = bytes(self._buffer[end : min(self._until, end + _MOST_SPACE)]).strip()
+            if rest not in {b"", b","} or self._until - end >= _MOST_SPACE:
                 raise msgspec.DecodeError(_NO_NODE)
             return False
         gap = behind[1]
@@ -370,12 +370,13 @@ class Reading:
             raise msgspec.DecodeError(_NO_NODE)
         return True
 
-    def _learn(self, key: bytes, at: int, until: int) -> int | None:
-        """Find the end of the object that begins there; None if it hasn't arrived yet.
+    def _learn(self, key: bytes) -> int | None:
+        """Find the end of the next object, and keep it; None if its end hasn't arrived yet.
 
         Raises:
             msgspec.DecodeError: no object begins there.
         """
+        at, until = self._at, self._until
         if not self._buffer.startswith(b"{", at):
             raise msgspec.DecodeError(_NO_NODE)
         if until - at < 2 * self._too_few:
