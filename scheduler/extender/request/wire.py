@@ -195,9 +195,7 @@ def decode_binding(body: Sent) -> BindingArgs:
         message = f"the body is larger than any of a Binding: {_MAX_BINDING_BYTES:,} bytes"
         raise WireError(message)
     members = _folded(body, "ExtenderBindingArgs")
-    texts = {
-        name: _text(members, name, "ExtenderBindingArgs") for name in ("PodName", "PodNamespace", "PodUID", "Node")
-    }
+    texts = {name: _text(members, name) for name in ("PodName", "PodNamespace", "PodUID", "Node")}
     missing = [name for name, text in texts.items() if not text]
     if missing:
         message = f"the body has no {', '.join(missing)}"
@@ -271,12 +269,12 @@ def _by_fold(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
     return {name.lower(): value for name, value in _decode_members(raw).items()}
 
 
-def _text(members: dict[str, msgspec.Raw], name: str, kind: str) -> str:
+def _text(members: dict[str, msgspec.Raw], name: str) -> str:
     raw = _present(members.get(name.lower(), _ABSENT))
     try:
         return "" if raw is None else _decode_text(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        message = f"{name} of {kind} is not a text: {_without_content(error)}"
+        message = f"{name} of ExtenderBindingArgs is not a text: {_without_content(error)}"
         raise WireError(message) from error
 
 
@@ -375,18 +373,13 @@ def encode_filter_result(
 
 
 def encode_error(message: str) -> bytes:
-    """Write a result with only an error."""
+    """Write a result with only an error. As ExtenderBindingResult, "" means that the Pod is bound."""
     return _encode({"Error": message})
 
 
 def encode_priorities(names: Sequence[str], points: Sequence[int]) -> bytes:
     """Write HostPriorityList from names and their points, whole numbers from 0 to 10."""
     return _encode(list(starmap(_HostPriority, zip(names, points, strict=True))))
-
-
-def encode_binding_result(error: str) -> bytes:
-    """Write ExtenderBindingResult; "" means that the Pod is bound."""
-    return _encode({"Error": error})
 
 
 def encode_preemption_result(kept: Sequence[SentCandidate]) -> bytes:

@@ -37,7 +37,7 @@ from scheduler.extender.request.wire import (
     WireError,
     decode_binding,
     decode_preemption,
-    encode_binding_result,
+    encode_error,
     encode_filter_result,
     encode_names,
     encode_preemption_result,
@@ -162,10 +162,10 @@ class VerbHandlers:
 
         bound = self._binder.bind(pod, target, rule_set, seen=seen, now=now, record=record)
         if not bound.error:
-            return Reply(encode_binding_result(""), bound.decision)
+            return Reply(encode_error(""), bound.decision)
         entry = asked.refusal(bound)
         self._recorder.record(entry)
-        return Reply(encode_binding_result(bound.error), entry.id)
+        return Reply(encode_error(bound.error), entry.id)
 
     def preempt(self, body: Sent) -> Reply:
         """Answer /preempt: keep the candidates that the rules allow, as they are.
