@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db import models, transaction
 
-from scheduler.ledger.logs import DECISIONS, OUTCOMES
+from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.ledger.tree import EMPTY_ROOT, HASH_BYTES, TILE_WIDTH, Edge, ProofError, Tile, widths
 from scheduler.models import Decision, LedgerHead, LedgerLeaf, LedgerTile, Outcome
 
@@ -112,18 +112,17 @@ def check_no_row_is_beyond(log: str, last: int, size: int) -> None:
         raise ProofError(message)
 
 
-def last_leaf_row(log: str) -> int:
-    """Return the last leaf that a row of `LedgerLeaf` has; -1 if there is none."""
-    rows = LedgerLeaf.objects.filter(log=log).order_by("-index")
+def last_leaf_row() -> int:
+    """Return the last leaf of the log of events that a row of `LedgerLeaf` has; -1 if there is none."""
+    rows = LedgerLeaf.objects.filter(log=EVENTS).order_by("-index")
     last = rows.values_list("index", flat=True).first()
     return -1 if last is None else last
 
 
-def check_last_leaf_row(log: str, last: int, *, before: int, after: int) -> None:
-    """Check that the rows of `LedgerLeaf` end with their log: otherwise an append would log events a second time, or fail.
+def check_last_leaf_row(last: int, *, before: int, after: int) -> None:
+    """Check that the rows of `LedgerLeaf` end with the log of events: otherwise an append would log events a second time, or fail.
 
     Args:
-        log: its name.
         last: the last leaf that a row has.
         before: the size of the log, read before `last`: both grow together.
         after: its size, read after it.
@@ -133,13 +132,13 @@ def check_last_leaf_row(log: str, last: int, *, before: int, after: int) -> None
     """
     if last >= after:
         message = (
-            f"a row of scheduler_ledgerleaf claims leaf {last}, and the log {log} has only {after}: the table is newer than "
+            f"a row of scheduler_ledgerleaf claims leaf {last}, and the log {EVENTS} has only {after}: the table is newer than "
             f"scheduler_ledgerhead, or was changed. {RESTORE}; or, if verify names nothing else, delete its rows from leaf {after} on"
         )
         raise ProofError(message)
     if last < before - 1:
         message = (
-            f"leaf {before - 1} of the log {log} has no row in scheduler_ledgerleaf: the table is older than "
+            f"leaf {before - 1} of the log {EVENTS} has no row in scheduler_ledgerleaf: the table is older than "
             f"scheduler_ledgerhead, or was changed. {RESTORE}"
         )
         raise ProofError(message)

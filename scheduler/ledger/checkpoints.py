@@ -182,8 +182,8 @@ def check_tiles(head: LedgerHead) -> None:
 def _check_rows_end_with(head: LedgerHead) -> None:
     try:
         if head.log == EVENTS:
-            last = last_leaf_row(head.log)
-            check_last_leaf_row(head.log, last, before=head.size, after=_size_of(head.log))
+            last = last_leaf_row()
+            check_last_leaf_row(last, before=head.size, after=_size_of(head.log))
         else:
             last = last_leaf_of_rows(head.log)
             check_no_row_is_beyond(head.log, last, _size_of(head.log))

@@ -37,7 +37,7 @@ def append_events(now: datetime) -> int:
 def _append_batch(now: datetime) -> int:
     with transaction.atomic():
         log = Appender(EVENTS, now)
-        check_last_leaf_row(EVENTS, last_leaf_row(EVENTS), before=log.size, after=log.size)
+        check_last_leaf_row(last_leaf_row(), before=log.size, after=log.size)
         found = _unlogged(now)
         first = log.append([leaf_hash(bytes(row.body)) for row in found])
         LedgerLeaf.objects.bulk_create(
