@@ -95,7 +95,6 @@ def memories() -> list[Memory]:
 
     forget_texts = [(KnownNodes, "texts", lambda *_: InternedNodes())]
     forget_nodes = [(NodeCache, "read_one", lambda *given: _read_node(*given[1:])), (NodeCache, "read", read_all)]
-    new_names = [(node_names._Known, "of", lambda *given: node_names.NodeNames(given[-1].row_of))]  # noqa: SLF001
     return [
         Memory("nothing is taken away", ()),
         Memory("the same, no Assignment", forget_nodes, ["full"], "none"),
@@ -103,7 +102,7 @@ def memories() -> list[Memory]:
         Memory("names answered last", [(ByName, "answer", answer)], ["names"]),
         Memory("names looked up as bytes", [(ByName, "read", lambda *_: None)], ["names"]),
         Memory("names of the same length", [(extender_names, "find", lambda *_: None)], ["names"]),
-        Memory("names of a table", new_names),
+        Memory("names of a table", [(node_names, "_KEPT", 0)]),
         Memory("lines of /prioritize", [(handlers, "lines_of", lambda _: None)]),
         Memory("a client's certificate", [(identity, "_peer_of", forget_first(identity._peer_of))], ["names"], "tls"),  # noqa: SLF001
         Memory("verdicts that all pass", [uncached(status, "_success")]),

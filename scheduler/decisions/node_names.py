@@ -67,27 +67,18 @@ class NodeNames:
         return self.listed[int(rows[np.argmin(self.rank[rows])])]
 
 
-class _Known:
-    """The names that were last requested. Tables with the same nodes share their `row_of`, so it is the key."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._names: OrderedDict[int, NodeNames] = OrderedDict()
-
-    def of(self, table: Table) -> NodeNames:
-        key = id(table.row_of)
-        found = self._names.get(key)
-        if found is None:
-            with self._lock:
-                found = self._names.setdefault(key, NodeNames(table.row_of))
-                while len(self._names) > _KEPT:
-                    self._names.popitem(last=False)
-        return found
-
-
-_known = _Known()
+# The names that were last requested, by the identity of their tables' `row_of`: tables with the same nodes share it.
+_known: OrderedDict[int, NodeNames] = OrderedDict()
+_lock = threading.Lock()
 
 
 def names_of(table: Table) -> NodeNames:
     """Return the names of a table's nodes; the same object for tables with the same nodes in the same order."""
-    return _known.of(table)
+    key = id(table.row_of)
+    found = _known.get(key)
+    if found is None:
+        with _lock:
+            found = _known.setdefault(key, NodeNames(table.row_of))
+            while len(_known) > _KEPT:
+                _known.popitem(last=False)
+    return found
