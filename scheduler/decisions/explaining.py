@@ -35,7 +35,7 @@ from scheduler.decisions.reading import (
     rules_out_of_force,
     suspended_by,
 )
-from scheduler.decisions.rebuilding import ReplayError, snapshot_of
+from scheduler.decisions.rebuilding import ReplayError, Snapshots
 from scheduler.decisions.record import UNKNOWN_NODE
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.models import Decision
@@ -144,7 +144,7 @@ def sentences_of(decision: Decision, body: dict[str, Any]) -> list[Sentence]:
 
 def _recorded(decision: Decision, body: dict[str, Any], rule_set: RuleSet | None) -> _Recorded:
     try:
-        snapshot = snapshot_of(decision)
+        snapshot = Snapshots().of(decision)
         pod = Pod.from_json(body.get("pod") or {})
     except (ReplayError, ObjectError):
         return _Recorded(decision, body, None)

@@ -83,7 +83,7 @@ class Snapshots:
         """Return what a Decision was made on, with the Pods that were assumed.
 
         Raises:
-            ReplayError: it is not there, or can't be read.
+            ReplayError: it is not there (any more), or can't be read.
         """
         body = body or recorded_body_of(decision)
         if not decision.chain:
@@ -112,15 +112,6 @@ class Snapshots:
         while len(self._chains) > _MOST_KEPT:
             del self._chains[next(iter(self._chains))]
         return chain
-
-
-def snapshot_of(decision: Decision) -> Snapshot:
-    """Return what a Decision was made on, with the Pods that were assumed.
-
-    Raises:
-        ReplayError: it is not there (any more), or can't be read.
-    """
-    return Snapshots().of(decision)
 
 
 def recorded_names(writer: str, number: int, database: str | None) -> list[str]:

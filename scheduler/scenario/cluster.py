@@ -15,7 +15,7 @@ from scheduler.cluster.errors import APIError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import list_all
 from scheduler.cluster.reflection import added
-from scheduler.decisions.rebuilding import ReplayError, snapshot_of
+from scheduler.decisions.rebuilding import ReplayError, Snapshots
 from scheduler.models import Decision
 from scheduler.scenario.errors import ScenarioError
 from scheduler.scenario.template import Template, make_template, template_of
@@ -164,7 +164,7 @@ def recorded_snapshot(named: str) -> tuple[Snapshot, datetime]:
         message = f"no Decision has the id {named}"
         raise ScenarioError(message)
     try:
-        return snapshot_of(decision), decision.at
+        return Snapshots().of(decision), decision.at
     except ReplayError as error:
         message = f"Decision {named} can't be used: {error}"
         raise ScenarioError(message) from error

@@ -29,7 +29,7 @@ from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.reflection import Change
 from scheduler.decisions import journal
 from scheduler.decisions.reading import body_of
-from scheduler.decisions.rebuilding import ReplayError, snapshot_of
+from scheduler.decisions.rebuilding import ReplayError, Snapshots
 from scheduler.decisions.record import (
     AS_COLUMNS,
     Entry,
@@ -638,7 +638,7 @@ def test_a_decision_of_version_0_1_0_is_not_replayable(one: Decision) -> None:
 
 
 def test_the_snapshot_of_a_decision_is_as_it_was(one: Decision) -> None:
-    snapshot = snapshot_of(one)
+    snapshot = Snapshots().of(one)
     assert list(snapshot.nodes) == body_of(one)["nodes"] == [f"n{number}" for number in range(6)]
     assert snapshot.namespace_labels("shop") == {"team": "web"}
     assert sum(len(info.pods) for info in snapshot.nodes.values()) == 3
