@@ -285,8 +285,8 @@ def _key(text: str) -> Key:
         raise ValueError(message) from error
 
 
-def _contains(column: str, text: str) -> Q:
-    return Q(**{f"{column}__icontains": text})
+def _reason(text: str) -> Q:
+    return Q(top_reason__icontains=text)
 
 
 def _choice_is(column: str, choices: Collection[str], text: str) -> Q:
@@ -365,8 +365,7 @@ FILTERS = (
     Filter(name="node", title="node", help="The best node, or the node of the Pod.", condition=_node),
     Filter(name="refused_by", title="rule that refused", help="The name of a rule that refused a node; team,room: both of them did.",
            condition=_rules),
-    Filter(name="reason", title="reason", help="Any part of the most frequent reason of refusals.",
-           condition=partial(_contains, "top_reason")),
+    Filter(name="reason", title="reason", help="Any part of the most frequent reason of refusals.", condition=_reason),
     Filter(name="top_reason", title="exact reason", help="The most frequent reason of refusals; matches exactly.",
            condition=partial(column_is, "top_reason")),
     Filter(name="answer", title="answer", help="The number of nodes that the Pod may use.", condition=_answer, choices=ANSWERS,
