@@ -25,6 +25,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from scheduler.http_server.connection import Connection, Listener, Wants
@@ -76,7 +77,6 @@ _OF_THE_MOMENT |= {
     errno.EOPNOTSUPP,
 }
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
-_OK = 400
 _SPENT = operator.attrgetter("spent_seconds")
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -125,7 +125,7 @@ class Server:
         self._returned: deque[tuple[Connection, Wants]] = deque()
         self._alarm, self._wake = socket.socketpair()
         self._is_stopping = False
-        self._next_line_at = 0.0
+        self._next_tick_at = self._next_sweep_at = self._next_line_at = 0.0
         self._threads = [
             threading.Thread(target=self._work, name=f"berth-call-{number}", daemon=True) for number in range(threads)
         ]
@@ -159,8 +159,6 @@ class Server:
     def _ring(self) -> None:
         with contextlib.suppress(OSError):  # the pipe is full, or closed already
             self._wake.send(b".")
-
-    _next_tick_at = _next_sweep_at = 0.0
 
     def _turn_round(self, most_seconds: float = _SWEEP_SECONDS) -> None:
         """Wait, and serve connections with data: known clients first, then strangers, then new connections."""
@@ -441,7 +439,7 @@ class Server:
             answer = self._application(connection.environ, start_response)
             pieces, more = (answer, None) if isinstance(answer, list) else _begun(answer, fields)
             # Checked only now: the stop may have come meanwhile.
-            connection.note(is_good=int(status[:3]) < _OK)
+            connection.note(is_good=int(status[:3]) < HTTPStatus.BAD_REQUEST)
             on_end = getattr(answer, "close", None)
             connection.answer(status, fields, pieces, is_last=self._is_stopping, on_end=on_end, more=more)
         except Exception as error:  # noqa: BLE001 - the guard of a call, which is answered and logged
