@@ -58,7 +58,7 @@ def _those(sides: Iterable[Value], kind: type[_T]) -> list[_T]:
 
 def _of_name(reach: Reach, name: str) -> Iterator[str]:
     if not reach.has_name(name):
-        yield f"{name} isn't among the names {_said(reach.rule_sets)}"
+        yield f"{name} isn't among the names {', '.join(reach.rule_sets)}"
 
 
 def _of_rule_set(reach: Reach, name: str, live: engine.Revision) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _of_rule_set(reach: Reach, name: str, live: engine.Revision) -> Iterator[str
 
 def _of_assignment(reach: Reach, assignment: engine.Assignment) -> Iterator[str]:
     if not reach.has_name(assignment.rule_set):
-        yield f"its rule set {assignment.rule_set} isn't among the names {_said(reach.rule_sets)}"
+        yield f"its rule set {assignment.rule_set} isn't among the names {', '.join(reach.rule_sets)}"
     yield from _of_namespaces(reach, assignment.match.namespaces)
 
 
@@ -92,10 +92,6 @@ def _of_target(reach: Reach, target: str, live: engine.Revision) -> Iterator[str
                 yield from _of_assignment(reach, each)
     else:
         yield "it affects the whole cluster"
-
-
-def _said(patterns: Iterable[str]) -> str:
-    return ", ".join(patterns)
 
 
 def _whose(namespaces: list[str]) -> str:
