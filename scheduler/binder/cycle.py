@@ -107,9 +107,7 @@ class Profile:
     def counts_pods(self, pod: Pod, snapshot: Snapshot, now: datetime) -> bool:
         """Return whether filters that count Pods are enforced on a Pod."""
         enforced = self.revision.choose(pod, snapshot, now).enforced
-        if enforced is None or not enforced[1].counts_pods:
-            return False
-        return bool(enforced[1].only_counting().filters)
+        return enforced is not None and bool(enforced[1].only_counting().filters)
 
     def warm(self, pod: Pod, snapshot: Snapshot, *, now: datetime) -> None:
         """Make the columns that new rule sets read: otherwise the first decision on a big cluster takes seconds."""
