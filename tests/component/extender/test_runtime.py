@@ -16,6 +16,7 @@ from scheduler.extender import runtime
 from scheduler.extender.runtime import FORGET_SECONDS, Runtime
 from scheduler.extender.verbs.context import NO_REVISION, NO_SNAPSHOT, NotReadyError
 from scheduler.extender.verbs.handlers import Reply, VerbHandlers
+from scheduler.extender.verbs.verdict_metrics import VERDICTS
 from scheduler.extender.views import VerbView
 from scheduler.models import Process
 from tests.builders import make_assignment, make_rule_set
@@ -23,6 +24,12 @@ from tests.builders import make_assignment, make_rule_set
 pytestmark = pytest.mark.django_db
 
 OPERATIONS = BASE_DIR / "docs" / "operations.md"
+
+
+@pytest.fixture(autouse=True)
+def published_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process has one counter of verdicts, and counts only the rules that a Runtime has served last."""
+    monkeypatch.setattr(VERDICTS, "_published", VERDICTS._published)
 
 
 class Full:
