@@ -162,17 +162,17 @@ class Provider(OIDCAuthenticationBackend):  # type: ignore[misc]  # untyped
 
     @property
     def OIDC_OP_TOKEN_ENDPOINT(self) -> str:  # noqa: N802  # the parent's names
-        """Return the URL where a code is exchanged for tokens."""
+        """The URL where a code is exchanged for tokens."""
         return str(_setting("OIDC_OP_TOKEN_ENDPOINT"))
 
     @property
     def OIDC_OP_USER_ENDPOINT(self) -> str:  # noqa: N802
-        """Return the URL of the user info endpoint."""
+        """The URL of the user info endpoint."""
         return str(_setting("OIDC_OP_USER_ENDPOINT"))
 
     @property
     def OIDC_OP_JWKS_ENDPOINT(self) -> str:  # noqa: N802
-        """Return the URL of the provider's keys."""
+        """The URL of the provider's keys."""
         return str(_setting("OIDC_OP_JWKS_ENDPOINT"))
 
     def authenticate(self, request: HttpRequest | None, **kwargs: Any) -> User | None:

@@ -54,12 +54,12 @@ class Offer:
 
     @property
     def offered(self) -> list[str]:
-        """Return things by kind and name, for the list of suggestions."""
+        """Things by kind and name, for the list of suggestions."""
         return [f"{kind}/{name}" for kind, name in self._things[:MOST_OFFERED]]
 
     @property
     def new(self) -> list[tuple[str, str]]:
-        """Return the forms of new things, each with its label."""
+        """The forms of new things, each with its label."""
         query = urlencode({"change": self._row.pk})
         return [
             (f"New {words}", f"{reverse(f'admin:policies_{kind.lower()}_add')}?{query}")

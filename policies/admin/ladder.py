@@ -40,7 +40,7 @@ class Rung(msgspec.Struct, frozen=True):
 
     @property
     def badge(self) -> str:
-        """Return its state with a sign."""
+        """Its state with a sign."""
         return signed(self.state)
 
     @property

@@ -214,12 +214,12 @@ class ChangeEvent(models.Model):
 
     @property
     def who(self) -> str:
-        """Return who did it, by the account's present name: a renamed account is still the same person."""
+        """Who did it, by the account's present name: a renamed account is still the same person."""
         return self.by_user.get_username() if self.by_user else self.by
 
     @property
     def asked(self) -> str:
-        """Return who was asked for a review, by the account's present name."""
+        """Who was asked for a review, by the account's present name."""
         return self.whom_user.get_username() if self.whom_user else self.whom
 
 

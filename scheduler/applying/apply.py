@@ -62,7 +62,7 @@ class Applied(msgspec.Struct, kw_only=True):
 
     @property
     def heading(self) -> str:
-        """Return the Change, and whether it is new, in words."""
+        """The Change, and whether it is new, in words."""
         return f"{self.change} {'was opened' if self.is_new else 'is open already, and makes the same'}"
 
     def summary(self) -> dict[str, Any]:

@@ -21,12 +21,12 @@ class Said(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """Return the verdict's sign: ✓ for a node that passes, · for one that wasn't evaluated, ✗ for a refused one."""
+        """The verdict's sign: ✓ for a node that passes, · for one that wasn't evaluated, ✗ for a refused one."""
         return {_PASSES: "✓", _NOT_ASKED: "·"}.get(self.verdict, "✗")
 
     @property
     def kind(self) -> str:
-        """Return the kind of cell that a page draws for the verdict."""
+        """The kind of cell that a page draws for the verdict."""
         return {_PASSES: "good", _NOT_ASKED: "none"}.get(self.verdict, "bad")
 
 

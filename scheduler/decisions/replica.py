@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 
 
 def is_history_away() -> bool:
-    """Whether the replica that pages read from is unreachable; False if there is no separate replica."""
+    """Return whether the replica that pages read from is unreachable; False if there is no separate replica."""
     if settings.HISTORY_DATABASE == DEFAULT_DB_ALIAS:
         return False
     connection = connections[settings.HISTORY_DATABASE]

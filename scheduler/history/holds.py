@@ -213,7 +213,7 @@ class _Noted(NamedTuple):
     lifting: _Lifting | None = None
 
     def must_be_in_force(self, at: datetime) -> bool:
-        """Whether the hold was in force for certain: clocks differ, and transactions take their time."""
+        """Return whether the hold was in force for certain: clocks differ, and transactions take their time."""
         return self.noted_at + LATEST < at and (self.lifting is None or at < self.lifting.noted_at - LATEST)
 
 

@@ -345,7 +345,7 @@ class Server:
         return not self._is_stranger(connection), connection.is_regular, connection.has_begun
 
     def _is_stranger(self, connection: Connection) -> bool:
-        """Whether neither this connection nor another one from its address was answered lately."""
+        """Return whether neither this connection nor another one from its address was answered lately."""
         return not connection.is_known and self._trusted.get(connection.address[0], 0.0) < time.monotonic()
 
     def _trust(self, connection: Connection) -> None:

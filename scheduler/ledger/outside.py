@@ -118,7 +118,7 @@ def _send(url: str, note: str) -> None:
 
 
 def is_any_kept(folder: Path) -> bool:
-    """Whether a folder has a file of checkpoints."""
+    """Return whether a folder has a file of checkpoints."""
     return any(folder.glob(f"*{_SUFFIX}"))
 
 

@@ -311,7 +311,7 @@ def _remedy_of(said: str) -> str:
 
 
 def _is_problem(found: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether this is one of Berth's errors, which all have a list of faults. Other servers have `detail` and `title`, too."""
+    """Return whether this is one of Berth's errors, which all have a list of faults. Other servers have `detail` and `title`, too."""
     return isinstance(found, dict) and isinstance(found.get("faults"), list)
 
 

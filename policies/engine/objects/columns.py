@@ -73,7 +73,7 @@ def label(table: Table, key: str) -> Coded:
 
 
 def has_label(table: Table, key: str) -> Mask:
-    """Whether a node has a label."""
+    """Return whether a node has a label."""
     column = label(table, key)
     # Where every node has the label there is no code for None, and no row has the code -1.
     missing = column.code_of.get(None, -1)
@@ -92,7 +92,7 @@ def taints(table: Table) -> Coded:
 
 
 def unschedulable(table: Table) -> Numbers:
-    """Whether a node is cordoned: 0 or 1."""
+    """Return whether a node is cordoned: 0 or 1."""
     return table.numbers("unschedulable", lambda info: info.node.parsed.spec.unschedulable)
 
 
