@@ -163,8 +163,14 @@ def _member(name: str, default: int) -> Coalesce:
     return Coalesce(Cast(text, IntegerField()), default)
 
 
+class Placed(msgspec.Struct):
+    """The order in an Assignment's document."""
+
+    order: int = engine.Assignment(name="", rule_set="").order
+
+
 _ORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
-    Kind.ASSIGNMENT: (_member("order", 100),),
+    Kind.ASSIGNMENT: (_member("order", Placed().order),),
     Kind.PRIORITY_CLASS: (_member("value", 0).desc(),),
 }
 
@@ -198,7 +204,7 @@ def document_text(row: Revision) -> str:
     found = held_by(row.number).values_list("kind", "name", "part__document")
     texts: dict[str, list[tuple[int, str, str]]] = {kind: [] for kind in Kind}
     for kind, name, text in found:
-        order = msgspec.json.decode(text, type=_Order).order if kind == Kind.ASSIGNMENT else 0
+        order = msgspec.json.decode(text, type=Placed).order if kind == Kind.ASSIGNMENT else 0
         texts[kind].append((order, name, text))
     members = {
         "assignments": _list(texts[Kind.ASSIGNMENT]),
@@ -210,10 +216,6 @@ def document_text(row: Revision) -> str:
         "ruleSets": _list(texts[Kind.RULE_SET]),
     }
     return "{" + ",".join(f'"{name}":{text}' for name, text in members.items() if text) + "}"
-
-
-class _Order(msgspec.Struct):
-    order: int = 100
 
 
 def _list(texts: list[tuple[int, str, str]]) -> str:

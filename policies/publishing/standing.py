@@ -20,7 +20,17 @@ from policies.publishing.contents import Edit, ended_with, is_same
 from policies.publishing.errors import PastError, PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import Merged, merge_rule_sets
-from policies.publishing.parts import DECODERS, Key, Kind, Value, assignments_of, batches, documents_of, live_digests
+from policies.publishing.parts import (
+    DECODERS,
+    Key,
+    Kind,
+    Placed,
+    Value,
+    assignments_of,
+    batches,
+    documents_of,
+    live_digests,
+)
 from policies.publishing.reviewing import needs_of
 from policies.publishing.revisions import current_revision, values_of
 from policies.publishing.touched import rule_sets_of, rule_sets_touched
@@ -129,12 +139,6 @@ def merged_of(moved: Moved, chosen: Mapping[str, str] | None = None) -> Merged |
             return None
 
 
-class _Placed(msgspec.Struct):
-    """The order in an Assignment's document."""
-
-    order: int = engine.Assignment(name="", rule_set="").order
-
-
 def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
     """Return the orders of Assignments that a Change and others since want, where their numbers combined give an order that neither wants.
 
@@ -152,7 +156,7 @@ def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
 def _order_in(document: str) -> int | None:
     """Return the order in a document; None where it is gone, or can't be read, which `edit_of` refuses."""
     try:
-        return msgspec.json.decode(document, type=_Placed).order if document else None
+        return msgspec.json.decode(document, type=Placed).order if document else None
     except msgspec.DecodeError:  # of a newer Berth, or damaged
         return None
 
