@@ -20,6 +20,7 @@ from policies.publishing.standing import (
     AUTHORING,
     able_among,
     approvals_given,
+    can_wait_for_gate,
     is_way_back,
     only_tightens_pauses,
 )
@@ -81,7 +82,7 @@ def overview_of(changes: Iterable[Change]) -> dict[int, Overview]:
             approvals[change.pk],
             _mark(found[change.pk]),
             moved[change.pk],
-            _can_wait_for_gate(change, bases) and bool(gates.refusal_of(found[change.pk])),
+            can_wait_for_gate(change, change.events.all(), bases) and bool(gates.refusal_of(found[change.pk])),
         )
         for change in opened
     }
@@ -153,12 +154,6 @@ def _mark(gate: gates.Gate) -> GateMark:
     if gate.stale:
         return GateMark.OLD
     return GateMark.PASSED if all(each.verdict == gates.PASSED for each in results) else GateMark.WARNS
-
-
-def _can_wait_for_gate(change: Change, bases: Mapping[str, str]) -> bool:
-    """Return whether the gate may keep a Change from being published: not one that goes back, or only pauses."""
-    goes_back = change.rolls_back_to is not None or is_way_back(change, list(change.events.all()))
-    return not goes_back and bool(change.edits.all()) and not only_tightens_pauses(change, bases)
 
 
 def _approvals(

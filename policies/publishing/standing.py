@@ -303,14 +303,19 @@ def check_ahead(at: datetime, what: str) -> None:
 
 
 def _gate_refusal(change: Change, events: Iterable[ChangeEvent], gate: gates.Gate | None) -> str:
-    """Return why the gate blocks publishing of a Change; empty where it doesn't, and for Changes that can't wait for it.
-
-    These are Changes that restore formerly live content, or that only pause. Resuming isn't: the gate examines what comes into force.
-    """
-    goes_back = change.rolls_back_to is not None or is_way_back(change, events)
-    if goes_back or change.state not in lifecycle.OPEN or not change.edits.all() or only_tightens_pauses(change):
+    """Return why the gate blocks publishing of a Change; empty where it doesn't, and for Changes that can't wait for it."""
+    if change.state not in lifecycle.OPEN or not can_wait_for_gate(change, events):
         return ""
     return (gate or gate_of(change)).refusal
+
+
+def can_wait_for_gate(change: Change, events: Iterable[ChangeEvent], read: Mapping[str, str] | None = None) -> bool:
+    """Return whether the gate may keep an open Change from being published: not one that restores formerly live content, or only pauses.
+
+    Resuming waits: the gate examines what comes into force. `read` is as in `only_tightens_pauses`.
+    """
+    goes_back = change.rolls_back_to is not None or is_way_back(change, events)
+    return not goes_back and bool(change.edits.all()) and not only_tightens_pauses(change, read)
 
 
 def approvals_given(change: Change, events: Sequence[ChangeEvent]) -> list[ChangeEvent]:
