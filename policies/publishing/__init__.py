@@ -5,7 +5,6 @@ nothing. A verb that changes the live state makes the next Revision; when nothin
 """
 
 from policies.publishing.actors import CLOCK, SAME_CLICK, By, OnBehalf, actor_of, may, name_of, reach_of, via_of
-from policies.publishing.acts import check_reach_of
 from policies.publishing.assignments import in_order as asked_in_order
 from policies.publishing.assignments import orders_for
 from policies.publishing.audit import Kind as AuditKind
@@ -149,6 +148,7 @@ from policies.publishing.proposals import (
     propose_roll_back,
     reorder,
 )
+from policies.publishing.reach import check_reach_of
 from policies.publishing.reviewing import needs_of, review_settings, sentence_of, set_review
 from policies.publishing.revisions import (
     current_revision,

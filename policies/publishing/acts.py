@@ -16,9 +16,8 @@ from policies.publishing import audit, gates, lifecycle
 from policies.publishing.actors import By, actor_of, name_of, reach_of, user_of, via_of
 from policies.publishing.contents import Edit
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
-from policies.publishing.parts import Key, Kind, Value, batches, sha256
-from policies.publishing.reach import out_of_reach
-from policies.publishing.revisions import current_revision
+from policies.publishing.parts import Key, Kind, batches, sha256
+from policies.publishing.reach import check_reach_of
 from policies.publishing.rule_sets import keep_rule_sets
 from policies.publishing.standing import AUTHORING, bases_of, edits_of, standing_of
 
@@ -69,16 +68,6 @@ def check_reach(change: Change, by: By) -> None:
     if reach.is_whole:
         return  # for people the edits needn't be read
     check_reach_of(edits_of(change), bases_of(change), by)
-
-
-def check_reach_of(edits: Iterable[Edit], bases: Mapping[Key, Value | None], by: By) -> None:
-    """Check that a token reaches everything that edits touch; they needn't belong to a Change yet.
-
-    Raises:
-        ForbiddenError: names the things that it doesn't reach.
-    """
-    if said := out_of_reach(reach_of(by), edits, bases, current_revision()):
-        raise ForbiddenError([f"Out of reach of {via_of(by)}: {each}" for each in said])
 
 
 def do(change: Change, act: _Act, by: By, expected_digest: str, text: str) -> Change:

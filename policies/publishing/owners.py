@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from policies.models import Change, ChangeEdit, OwnerMark
 from policies.publishing import audit, lifecycle
-from policies.publishing.actors import By, actor_of, name_of, reach_of, via_of
+from policies.publishing.actors import By, actor_of, name_of
 from policies.publishing.contents import Edit
 from policies.publishing.errors import ForbiddenError, PublishingError, check_words
 from policies.publishing.parts import Key, Kind, batches
-from policies.publishing.reach import out_of_reach
+from policies.publishing.reach import check_reach_of
 from policies.publishing.revisions import current_revision, lock_revisions, values_of
 from policies.publishing.standing import open_changes_of
 
@@ -121,8 +121,8 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
         raise ForbiddenError([said])
     check_words(reason)
     lock_revisions()
-    if beyond := _beyond(keys, by):
-        raise ForbiddenError(beyond)
+    values = values_of(current_revision())
+    check_reach_of([Edit(*key, values.get(key)) for key in keys], {}, by)
     check_owners(keys, keeper)
     marks = owner_marks(keys)
     new = sorted(key for key in keys if key not in marks or marks[key].owner != keeper.owner)
@@ -137,14 +137,6 @@ def claim(*, keys: Collection[Key], keeper: Keeper, by: By, reason: str = "") ->
         thing, digests = ("Documents", keeper.owner), ("", audit.digest_of(more["things"]))
         audit.record_event(audit.Kind.CLAIM, by=by, thing=thing, digests=digests, reason=reason, more=more)
     return new
-
-
-def _beyond(keys: Collection[Key], by: By) -> list[str]:
-    """Return why a token doesn't reach the things that it would mark."""
-    live = current_revision()
-    values = values_of(live)
-    said = out_of_reach(reach_of(by), [Edit(*key, values.get(key)) for key in keys], {}, live)
-    return [f"Out of reach of {via_of(by)}: {each}" for each in said]
 
 
 def check_owner_name(owner: str) -> str:

@@ -1,19 +1,31 @@
-"""Which parts of a Change a token doesn't reach: by the names of things, and by the Pods that they concern. Pure."""
+"""Which parts of a Change a token doesn't reach: by the names of things, and by the Pods that they concern. Nothing here writes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from policies.engine import ruleset as engine
 from policies.engine.pauses import ASSIGNMENT, RULE_SET, Target
+from policies.publishing.actors import By, reach_of, via_of
 from policies.publishing.contents import Edit
+from policies.publishing.errors import ForbiddenError
 from policies.publishing.parts import Key, Kind, Value
-from policies.publishing.revisions import values_of
+from policies.publishing.revisions import current_revision, values_of
 from policies.scopes import Reach
 
 _T = TypeVar("_T", bound=Value)
 
 
-def out_of_reach(
+def check_reach_of(edits: Iterable[Edit], bases: Mapping[Key, Value | None], by: By) -> None:
+    """Check that a token reaches everything that edits touch; they needn't belong to a Change yet.
+
+    Raises:
+        ForbiddenError: names the things that it doesn't reach.
+    """
+    if said := _out_of_reach(reach_of(by), edits, bases, current_revision()):
+        raise ForbiddenError([f"Out of reach of {via_of(by)}: {each}" for each in said])
+
+
+def _out_of_reach(
     reach: Reach, edits: Iterable[Edit], bases: Mapping[Key, Value | None], live: engine.Revision
 ) -> list[str]:
     """Return why a token doesn't reach the things of edits, one sentence each; nothing where it does, and for people.
