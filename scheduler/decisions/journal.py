@@ -20,7 +20,7 @@ from scheduler.decisions.frames import Kind
 from scheduler.decisions.masking import NO_MASKS, Masks
 from scheduler.decisions.node_names import NodeNames, names_of
 from scheduler.decisions.record import make_compressor
-from scheduler.decisions.snapshots import change_between, encode_change, is_same, whole
+from scheduler.decisions.snapshots import change_between, encode_change, is_empty, whole
 from scheduler.decisions.spool import Payload, SpoolFullError
 
 logger = logging.getLogger("berth.decisions")
@@ -173,7 +173,7 @@ class Journal:
         change = change_between(chain.last, snapshot, sorted(names), self._masks)
         if snapshot.table.row_of is not chain.last.table.row_of:
             change.names_number = self.number_of(names_of(snapshot.table), payloads)
-        if not is_same(change) or change.names_number:
+        if not is_empty(change) or change.names_number:
             chain.position += 1
             parts = headed(PartHead(chain.number, chain.position), encode_change(change))
             chain.change_bytes += len(parts[-1])

@@ -150,7 +150,7 @@ def _stored(nominated: Mapping[str, Sequence[Pod]], masks: Masks, found: Found) 
     return {name: [_store_pod(pod, masks, found) for pod in pods] for name, pods in nominated.items()}
 
 
-def is_same(change: Change) -> bool:
+def is_empty(change: Change) -> bool:
     """Return whether a change is empty."""
     return (
         not change.nodes
