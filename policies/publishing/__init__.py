@@ -32,7 +32,7 @@ from policies.publishing.changes import (
     withdraw_change,
 )
 from policies.publishing.comparing import Difference, change_differences, revision_differences
-from policies.publishing.contents import Edit, check_held, ended_with, is_same, make_live, misfits, with_edits
+from policies.publishing.contents import Edit, check_held, ended_with, make_live, misfits, with_edits
 from policies.publishing.edits import (
     changes_to_edit,
     check_seen,
@@ -99,6 +99,7 @@ from policies.publishing.parts import (
     digest_text,
     document_text,
     held_by,
+    is_same,
     live_since,
     numbers_of,
     parts_of,

@@ -29,10 +29,10 @@ from policies.publishing.acts import (
     write_edits,
 )
 from policies.publishing.assignments import Orders, orders_for
-from policies.publishing.contents import Edit, check_contents, ended_with, is_same, make_live, with_edits
+from policies.publishing.contents import Edit, check_contents, ended_with, make_live, with_edits
 from policies.publishing.errors import ForbiddenError, OvertakenError, PublishingError, check_words
 from policies.publishing.owners import NOBODY, Keeper, check_owner_name, check_owners, mark_published
-from policies.publishing.parts import Key, Kind, Value, key_of, live_digests
+from policies.publishing.parts import Key, Kind, Value, is_same, key_of, live_digests
 from policies.publishing.revisions import current_revision, load_revision, lock_revisions, values_of
 from policies.publishing.rule_sets import remember_checked
 from policies.publishing.shown import check_shown

@@ -5,8 +5,7 @@ from typing import NamedTuple
 from django.db.models import Q
 
 from policies.models import Change, RevisionPart
-from policies.publishing.contents import is_same
-from policies.publishing.parts import Key, Value, documents_of, read_part
+from policies.publishing.parts import Key, Value, documents_of, is_same, read_part
 from policies.publishing.revisions import current_revision, values_of
 from policies.publishing.standing import edits_of
 

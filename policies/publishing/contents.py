@@ -15,15 +15,12 @@ from policies.publishing.actors import By
 from policies.publishing.assignments import follow_assignments, with_assignments
 from policies.publishing.errors import PublishingError
 from policies.publishing.params import changed_params_faults
-from policies.publishing.parts import Key, Value, key_of
+from policies.publishing.parts import Key, Value, is_same, key_of
 from policies.publishing.priority_classes import follow_priority_classes, with_priority_classes
 from policies.publishing.revisions import current_revision, make_revision, values_of
 from policies.publishing.rule_sets import follow_versions, publish_versions, rule_set_faults, without_rules
 
 Part = TypeVar("Part", engine.RuleSet, engine.Assignment, engine.PriorityClass, engine.Pause, engine.Exemption)
-
-# Kinds with numbered versions: publishing new content makes the next version.
-_NUMBERED = engine.RuleSet | engine.PriorityClass
 
 
 class Edit(NamedTuple):
@@ -46,18 +43,6 @@ class Edit(NamedTuple):
     def key(self) -> Key:
         """Kind and name."""
         return self.kind, self.name
-
-
-def is_same(one: Value | None, other: Value | None) -> bool:
-    """Return whether two states of a thing are equivalent; a version without a number equals any version with the same content."""
-    if one is None or other is None:
-        return one is other
-    if not isinstance(one, _NUMBERED) or not isinstance(other, _NUMBERED):
-        return one == other
-    version = one.version if one.version and other.version else 0
-    return msgspec.structs.replace(one, version=version) == (
-        other if version else msgspec.structs.replace(other, version=0)
-    )
 
 
 def with_edits(before: engine.Revision, edits: Iterable[Edit]) -> engine.Revision:

@@ -14,9 +14,9 @@ from policies.models import Change, ChangeEdit, ChangeEvent, RevisionPart
 from policies.publishing import lifecycle
 from policies.publishing.actors import By
 from policies.publishing.changes import edit_change, open_once
-from policies.publishing.contents import Edit, is_same
+from policies.publishing.contents import Edit
 from policies.publishing.errors import OvertakenError
-from policies.publishing.parts import Key, Kind, Value, live_digests
+from policies.publishing.parts import NUMBERED, Key, Kind, Value, is_same, live_digests
 from policies.publishing.revisions import current_revision, edit_in, lock_revisions, values_of
 from policies.publishing.standing import edit_of
 
@@ -64,8 +64,7 @@ def content_digest(value: Value | None) -> str:
     """Return the digest of a content, whatever its version number; empty for none."""
     if value is None:
         return ""
-    has_version = isinstance(value, engine.RuleSet | engine.PriorityClass)
-    return compiler.digest_of(msgspec.structs.replace(value, version=0) if has_version else value)
+    return compiler.digest_of(msgspec.structs.replace(value, version=0) if isinstance(value, NUMBERED) else value)
 
 
 def seen_of(change: Change | None, key: Key) -> str:

@@ -19,6 +19,9 @@ from policies.publishing.errors import PublishingError
 Kind = RevisionPart.Kind
 Value = engine.Document
 
+# Kinds with numbered versions: publishing new content makes the next version.
+NUMBERED = engine.RuleSet | engine.PriorityClass
+
 # Kind and name of a part.
 Key = tuple[str, str]
 
@@ -269,6 +272,18 @@ def key_of(value: Value) -> Key:
             return Kind.PAUSE, value.name
         case engine.Exemption():
             return Kind.EXEMPTION, value.name
+
+
+def is_same(one: Value | None, other: Value | None) -> bool:
+    """Return whether two states of a thing are equivalent; a version without a number equals any version with the same content."""
+    if one is None or other is None:
+        return one is other
+    if not isinstance(one, NUMBERED) or not isinstance(other, NUMBERED):
+        return one == other
+    version = one.version if one.version and other.version else 0
+    return msgspec.structs.replace(one, version=version) == (
+        other if version else msgspec.structs.replace(other, version=0)
+    )
 
 
 def sha256(text: bytes) -> str:

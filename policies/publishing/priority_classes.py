@@ -22,7 +22,7 @@ from policies.models import (
 from policies.publishing import audit
 from policies.publishing.actors import By, may, name_of, reach_of
 from policies.publishing.errors import PublishingError, check_words
-from policies.publishing.parts import Key, Kind
+from policies.publishing.parts import Key, Kind, is_same
 from policies.publishing.revisions import current_revision
 from policies.publishing.shown import check_shown, digest_of_shown
 from policies.wording import counted
@@ -284,7 +284,7 @@ def _versioned(
         if value.version:
             versioned.append(value)  # a former version is restored unchanged
             continue
-        if _same_content(was.get(value.name), value):
+        if is_same(was.get(value.name), value):
             versioned.append(was[value.name])
             continue
         faults += _at(value.name, _fixed_faults(value))
@@ -294,11 +294,6 @@ def _versioned(
 
 def _at(name: str, faults: Iterable[Fault]) -> list[Fault]:
     return [msgspec.structs.replace(fault, path=f"{name}: {fault.path}") for fault in faults]
-
-
-def _same_content(live: engine.PriorityClass | None, value: engine.PriorityClass) -> bool:
-    """Return whether two states of a class differ only in their version."""
-    return live is not None and msgspec.structs.replace(live, version=value.version) == value
 
 
 def _next_number(name: str) -> int:

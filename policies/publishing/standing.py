@@ -16,7 +16,7 @@ from policies.models import Change, ChangeEdit, ChangeEvent
 from policies.publishing import gates, lifecycle
 from policies.publishing.actors import may
 from policies.publishing.assignments import Orders, orders_apart
-from policies.publishing.contents import Edit, ended_with, is_same
+from policies.publishing.contents import Edit, ended_with
 from policies.publishing.errors import PastError, PublishingError
 from policies.publishing.lifecycle import Actor, Need, Standing
 from policies.publishing.merging import Merged, merge_rule_sets
@@ -29,6 +29,7 @@ from policies.publishing.parts import (
     assignments_of,
     batches,
     documents_of,
+    is_same,
     live_digests,
 )
 from policies.publishing.reviewing import needs_of
