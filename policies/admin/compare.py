@@ -99,13 +99,13 @@ def _found(asked: dict[str, str], start: int, stop: int) -> _Found:
     if kind == _CHANGE:
         return _changes(before, after, start, stop)
     found = [_version(kind, name, number) for number in (before, after)]
-    values = [value for value, _ in found]
-    differs = not publishing.is_same(*values)
+    (old, _), (new, _) = found
+    differs = not publishing.is_same(old, new)
     sides = [
         (f"{_WORDS[Kind(kind)]} {name} version {number}" if number else "nothing", url)
         for number, (_, url) in zip((before, after), found, strict=True)
     ]
-    return _Found([Difference((kind, name), *values)] if differs else [], int(differs), sides)
+    return _Found([Difference((kind, name), old, new)] if differs else [], int(differs), sides)
 
 
 def _revisions(before: int, after: int, start: int, stop: int) -> _Found:
@@ -161,6 +161,7 @@ def _thing(each: Difference) -> dict[str, Any]:
     kind, name = each.key
     return {
         "name": f"{'rule set' if kind == Kind.RULE_SET else kind} {name}",
+        "unread": each.unread,
         "lines": [marked(line) for line in part_changes(each.before, each.after)],
         "whole": whole(each.before, each.after),
     }

@@ -38,7 +38,7 @@ from policies.admin.panels import revision_words
 from policies.admin.versions import copyable
 from policies.changes_in_words import revision_changes
 from policies.models import Change, Revision, RevisionPart
-from policies.publishing import ListedPart, PublishingError
+from policies.publishing import Difference, ListedPart, PublishingError
 from policies.sentences import assignment_sentence, priority_class_sentence, suspension_sentence
 
 # How many lines of a list a page shows before a link to the whole list, and lines on a page of the whole list.
@@ -200,12 +200,9 @@ class RevisionAdmin(ReadOnlyAdmin):
     @once
     def documents_compared(self, row: Revision) -> SafeString:
         """Return the whole documents of the things that changed, compared with those of the previous Revision."""
-        try:
-            found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
-        except PublishingError as error:
-            return format_html("Not compared: {}", error)
+        found, number = publishing.revision_differences(row.number - 1, row.number, 0, _FIRST)
         shown = format_html_join(
-            "", '<h2 class="berth-thing">{} {}</h2>{}', ((*each.key, whole(each.before, each.after)) for each in found)
+            "", '<h2 class="berth-thing">{} {}</h2>{}', ((*each.key, _compared(each)) for each in found)
         )
         if number <= _FIRST:
             return shown or SafeString("none")
@@ -300,6 +297,10 @@ class RevisionAdmin(ReadOnlyAdmin):
         text = json.dumps(json.loads(publishing.document_text(row)), indent=2, ensure_ascii=False)
         folded = '<details class="berth-details"><summary>Show it here</summary>{}</details>{}'
         return format_html(folded, copyable(text), download)
+
+
+def _compared(each: Difference) -> SafeString:
+    return format_html("<p>Not compared: {}</p>", each.unread) if each.unread else whole(each.before, each.after)
 
 
 class _List(msgspec.Struct, frozen=True):

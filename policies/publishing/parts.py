@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from django.db.models import Count, IntegerField, JSONField, Q, QuerySet
+from django.db.models import BigIntegerField, Case, Count, JSONField, Q, QuerySet, When
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast
+from django.db.models.lookups import Regex
 
 from policies import compiler
 from policies.engine import ruleset as engine
@@ -154,16 +155,31 @@ def read_part(key: Key, document: str) -> Value:
     return value
 
 
-def assignments_of(number: int) -> list[engine.Assignment]:
-    """Return the Assignments that a Revision holds, in no order."""
-    documents = held_by(number).filter(kind=Kind.ASSIGNMENT).values_list("part__document", flat=True)
-    return [msgspec.json.decode(document, type=engine.Assignment) for document in documents]
+class _Placed(msgspec.Struct):
+    """The order in an Assignment's document."""
+
+    order: int = engine.Assignment(name="", rule_set="").order
 
 
-def _member(name: str, default: int) -> Coalesce:
-    """Return a number from a part's document; a default isn't written there."""
+def order_in(document: str) -> int | None:
+    """Return the order in an Assignment's document; None where it is gone, or can't be read: of a newer Berth, or damaged."""
+    try:
+        return msgspec.json.decode(document, type=_Placed).order if document else None
+    except msgspec.DecodeError:
+        return None
+
+
+def orders_at(number: int) -> dict[str, int]:
+    """Return the orders of the Assignments that a Revision holds, by name, without those that can't be read."""
+    rows = held_by(number).filter(kind=Kind.ASSIGNMENT).values_list("name", "part__document")
+    return {name: order for name, document in rows if (order := order_in(document)) is not None}
+
+
+def _member(name: str, default: int) -> Case:
+    """Return a number from a part's document; the default isn't written there, and stands for what isn't such a number."""
     text = KeyTextTransform(name, Cast("part__document", JSONField()))
-    return Coalesce(Cast(text, IntegerField()), default)
+    # PostgreSQL refuses the whole query if it has to cast anything else: a newer Berth may have written it.
+    return Case(When(Regex(text, "^-?[0-9]{1,18}$"), then=Cast(text, BigIntegerField())), default=default)
 
 
 class Placed(msgspec.Struct):
@@ -173,7 +189,7 @@ class Placed(msgspec.Struct):
 
 
 _ORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
-    Kind.ASSIGNMENT: (_member("order", Placed().order),),
+    Kind.ASSIGNMENT: (_member("order", _Placed().order),),
     Kind.PRIORITY_CLASS: (_member("value", 0).desc(),),
 }
 
@@ -207,8 +223,8 @@ def document_text(row: Revision) -> str:
     found = held_by(row.number).values_list("kind", "name", "part__document")
     texts: dict[str, list[tuple[int, str, str]]] = {kind: [] for kind in Kind}
     for kind, name, text in found:
-        order = msgspec.json.decode(text, type=Placed).order if kind == Kind.ASSIGNMENT else 0
-        texts[kind].append((order, name, text))
+        order = order_in(text) if kind == Kind.ASSIGNMENT else 0
+        texts[kind].append((_Placed().order if order is None else order, name, text))
     members = {
         "assignments": _list(texts[Kind.ASSIGNMENT]),
         "exemptions": _list(texts[Kind.EXEMPTION]),

@@ -24,13 +24,13 @@ from policies.publishing.parts import (
     DECODERS,
     Key,
     Kind,
-    Placed,
     Value,
-    assignments_of,
     batches,
     documents_of,
     is_same,
     live_digests,
+    order_in,
+    orders_at,
 )
 from policies.publishing.reviewing import needs_of
 from policies.publishing.revisions import current_revision, values_of
@@ -149,17 +149,8 @@ def orders_of(change: Change, without: Collection[Key] = ()) -> Orders | None:
     rows = [row for row in change.edits.all() if row.kind == Kind.ASSIGNMENT and row.key not in without]
     if not rows or change.base == live.number:
         return None
-    edits = {row.name: _order_in(row.document) for row in rows}
-    base = {each.name: each.order for each in assignments_of(change.base)}
-    return orders_apart(base, {each.name: each.order for each in live.assignments}, edits)
-
-
-def _order_in(document: str) -> int | None:
-    """Return the order in a document; None where it is gone, or can't be read, which `edit_of` refuses."""
-    try:
-        return msgspec.json.decode(document, type=Placed).order if document else None
-    except msgspec.DecodeError:  # of a newer Berth, or damaged
-        return None
+    edits = {row.name: order_in(row.document) for row in rows}
+    return orders_apart(orders_at(change.base), {each.name: each.order for each in live.assignments}, edits)
 
 
 def endings_of(change: Change) -> list[engine.Pause | engine.Exemption]:

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from policies import publishing
 from policies.admin import revisions
-from policies.models import Part, Revision, RevisionPart
+from policies.models import Change, Part, Revision, RevisionPart
 from policies.publishing import Kind
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, confirmed, get, publish, publish_all, text_of
@@ -175,8 +175,9 @@ def taken_back() -> None:
     publish(make_rule_set("data"))
     publish(make_rule_set("batch"))
     without_triggers()  # which refuse what isn't written together with the Revision
+    newer = '{"name":[],"order":{"after":"all"},"value":"high"}'
     for kind in Kind:
-        part = Part.objects.create(digest=f"{kind:0>64}", document='{"name":[]}')
+        part = Part.objects.create(digest=f"{kind:0>64}", document=newer)
         RevisionPart.objects.create(kind=kind, name="newer", part=part, since_id=2, until_id=3)
 
 
@@ -184,12 +185,29 @@ def taken_back() -> None:
     ("path", "said"),
     [
         (change_url("revision", 2), "newer: can't be read: a newer version of Berth wrote it"),
-        (change_url("revision", 2), "Not compared: "),
+        (change_url("revision", 2), "Pause newer Not compared: Pause newer can't be read: a newer version of Berth"),
+        (change_url("revision", 2), "RuleSet data Full YAML diff: "),
         ("/admin/policies/revision/2/list/assignments/", "newer: can't be read: a newer version of Berth wrote it"),
-        ("/admin/policies/compare/?kind=Revision&before=1&after=2", "One of the two can't be read: "),
+        ("/admin/policies/compare/?kind=Revision&before=1&after=2", "Pause newer can't be read: a newer version of"),
+        ("/admin/policies/compare/?kind=Revision&before=1&after=2", "rule set data rule set data version 1 published"),
         ("/admin/policies/revision/2/roll_back/", "Revision 2 can't be read: a newer version of Berth wrote it."),
     ],
 )
 @pytest.mark.usefixtures("taken_back")
 def test_a_revision_that_holds_what_a_newer_berth_wrote_is_shown(operator: Client, path: str, said: str) -> None:
     assert said in text_of(get(operator, path))
+
+
+@pytest.mark.usefixtures("taken_back")
+def test_the_document_has_what_a_newer_berth_wrote_as_it_is(auditor: Client) -> None:
+    document = json.loads(get(auditor, "/admin/policies/revision/2/document/").content)
+    assert [each["order"] for each in document["assignments"]] == [{"after": "all"}]
+
+
+@pytest.mark.usefixtures("taken_back")
+def test_a_change_made_on_what_a_newer_berth_wrote_is_shown(operator: Client) -> None:
+    change = publishing.open_change(
+        title="Mine", edits=[publishing.Edit.of(make_assignment("all", "web"))], by="tests", reason=""
+    )
+    Change.objects.filter(pk=change.pk).update(base=2)
+    assert "Mine" in text_of(get(operator, change_url("change", change.pk)))
