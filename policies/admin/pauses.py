@@ -255,8 +255,11 @@ def _pausing(target: str) -> dict[str, Any]:
         else f"It stops having any effect within a few seconds, in every process: {_means(target)}."
     )
     about = [each for each in _live(engine.Pause) if each.value.target == target]
-    ends = [each.ends_at for each in about if each.ends_at and not each.has_ended]
-    if any(not each.has_ended for each in about):
+    in_force = sorted((each for each in about if not each.has_ended), key=_lasts_until)
+    end = in_force[-1].ends_at if in_force else None
+    if len(in_force) > 1:
+        says = "It is paused already. This replaces the Pause that lasts longest, and no other outlasts it."
+    elif in_force:
         says = "It is paused already. This replaces that Pause: its reason, and its end."
     return {
         "title": f"Pause {target_in_words(target)}",
@@ -265,7 +268,7 @@ def _pausing(target: str) -> dict[str, Any]:
         "about": about,
         "edits": [publishing.Edit.of(engine.Pause(name="pause", target=target, reason=""))],
         # Who changes the reason alone keeps the end.
-        "initial": {"until": f"{ends[0]:%Y-%m-%dT%H:%M:%S}" if ends else ""},
+        "initial": {"until": f"{end:%Y-%m-%dT%H:%M:%S}" if end else ""},
     }
 
 
@@ -463,7 +466,7 @@ def _panel(title: str, targets: Mapping[str, Sequence[str]], request: HttpReques
 
 
 def _lasts_until(pause: publishing.Suspended) -> datetime:
-    return pause.ends_at or datetime.max.replace(tzinfo=UTC)
+    return publishing.lasts_until(pause.value)
 
 
 def _of_rule_set(row: RuleSet, request: HttpRequest) -> SafeString:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -56,6 +56,8 @@ def pause(
 ) -> Change:
     """Take a rule, a rule set, an Assignment or everything out of force; an existing Pause gets the new reason and end.
 
+    If files made several Pauses of the target, that is the one which lasts longest, and those that outlast the new end are removed.
+
     Args:
         target: `everything`, `Assignment/NAME`, `RuleSet/NAME` or `RuleSet/NAME/RULE`.
         by: who pauses.
@@ -80,7 +82,8 @@ def pause(
         value = _read_pause(name, spec)
         _check_end(value)
         value = _just_asked(value, by) or value
-        change = _make(f"Pause {target_in_words(target)}", [Edit.of(value)], by, reason, act="pause")
+        edits = [Edit.of(value), *_outlasting(value, live)]
+        change = _make(f"Pause {target_in_words(target)}", edits, by, reason, act="pause")
         _record(audit.Kind.PAUSE, change, target, by, reason, until=value.until)
         return change
 
@@ -107,8 +110,19 @@ def _just_asked(wanted: engine.Pause, by: By) -> engine.Pause | None:
 
 
 def pause_of(target: str, live: engine.Revision) -> engine.Pause | None:
-    """Return the Pause of a thing; the first one, if files made several."""
-    return next((each for each in live.pauses if each.target == target), None)
+    """Return the Pause of a thing; if files made several, the one that lasts longest."""
+    return max((each for each in live.pauses if each.target == target), key=lasts_until, default=None)
+
+
+def lasts_until(value: engine.Pause | engine.Exemption) -> datetime:
+    """Return when it ends by itself, for comparisons: one without an end lasts longest."""
+    return ends_at(value.until) or datetime.max.replace(tzinfo=UTC)
+
+
+def _outlasting(value: engine.Pause, live: engine.Revision) -> list[Edit]:
+    """Return the removals of other Pauses of the same target that would keep it paused beyond this one's end."""
+    others = [each for each in live.pauses if each.target == value.target and each.name != value.name]
+    return [Edit(Kind.PAUSE, each.name, None) for each in others if lasts_until(each) > lasts_until(value)]
 
 
 def resume(*, target: str, by: By, reason: str, expected_digest: str = "", looked_at: str = "") -> Change:

@@ -259,6 +259,7 @@ ONLY_READ = {
         "ended_with",
         "endings_of",
         "has_revision",
+        "lasts_until",
         "pause_of",
     ),
     *(

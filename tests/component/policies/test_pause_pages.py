@@ -456,6 +456,13 @@ def test_who_is_refused_sees_the_pause_that_the_next_press_ends(
     assert "first" not in refused
 
 
+def test_who_pauses_what_files_paused_twice_begins_with_the_later_end(operator: Client) -> None:
+    publish_all(make_pause("first", until="2029-01-01T00:00:00Z"), make_pause("second", until="2030-01-01T00:00:00Z"))
+    page = get(operator, PAUSE + "RuleSet%2Fweb")
+    assert page.context["form"]["until"].value() == "2030-01-01T00:00:00"
+    assert "This replaces the Pause that lasts longest, and no other outlasts it." in text_of(page)
+
+
 @pytest.mark.parametrize("untils", [("", "2020-01-01T00:00:00Z"), ("2020-01-01T00:00:00Z", "")])
 def test_of_two_pauses_of_a_target_the_panel_shows_the_one_in_force(operator: Client, untils: tuple[str, str]) -> None:
     """Files can make several."""

@@ -142,6 +142,25 @@ class TestVerbs:
         with pytest.raises(PublishingError, match="Nothing would change"):
             publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
 
+    @pytest.mark.parametrize(
+        ("untils", "left"),
+        [
+            (("2030-01-01T00:00:00Z", ""), ["second"]),
+            (("", "2030-01-01T00:00:00Z"), ["first"]),
+            (("", ""), ["first"]),
+            (("2020-01-01T00:00:00Z", "2028-01-01T00:00:00Z"), ["first", "second"]),
+        ],
+    )
+    def test_what_files_paused_twice_is_paused_anew_until_the_end_that_was_asked_for(
+        self, untils: tuple[str, str], left: list[str]
+    ) -> None:
+        """What ends no later is left: its removal would have to be reviewed."""
+        ends = ({"until": until} if until else {} for until in untils)
+        publish(*(Edit.of(make_pause(name, **end)) for name, end in zip(("first", "second"), ends, strict=True)))
+        publishing.pause(target="RuleSet/web", by="ops", reason="why", until="2029-01-01T00:00:00Z")
+        assert [each.name for each in live().pauses] == left
+        assert max(each.until for each in live().pauses) == "2029-01-01T00:00:00Z"
+
     def test_targets_that_look_alike_have_names_of_their_own(self) -> None:
         publish(Edit.of(make_rule_set("web-team", filters=[TEAM_FILTER])))
         for target in ("RuleSet/web/team", "RuleSet/web-team"):
