@@ -77,16 +77,17 @@ class ChangeAdmin(ListOfChanges):
         return TemplateResponse(request, "policies/change_begin.html", context)
 
     def edit(self, request: HttpRequest, number: int) -> HttpResponse:
-        """Go to the form of a thing, in this Change; if there is no such thing, say so on the Change's page."""
+        """Go to the form of a thing, in this Change; if that isn't possible, say why on the Change's page."""
         self.check_may_view(request)
         row = get_object_or_404(Change, pk=number)
         prefetch_related_objects([row], "edits")
         asked = request.GET.get("thing", "")
+        if refused := lifecycle.refusal("edit", publishing.actor_of(person(request)), publishing.standing_of(row)):
+            return self._page(request, context_of(row, request, [refused]))
         try:
-            url = Offer(row, publishing.current_revision(), request).form_of(asked)
+            return HttpResponseRedirect(Offer(row, publishing.current_revision(), request).form_of(asked))
         except PublishingError as error:
             return self._page(request, context_of(row, request, error.messages, asked_thing=asked))
-        return HttpResponseRedirect(url or change_url(number))
 
     def act(self, request: HttpRequest, number: int) -> HttpResponse:
         """Do the act of a button. A refusal shows the page again, with the typed text."""

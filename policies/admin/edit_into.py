@@ -71,13 +71,15 @@ class Offer:
         """Return the URL of a thing's form, by its name, or by kind and name.
 
         Raises:
-            PublishingError: there is none, or more than one has this name.
+            PublishingError: there is none, more than one has this name, or this person may not edit it.
         """
         kind, _, name = asked.strip().rpartition("/")
         found = [key for key in self._things if key[1] == name and kind in {"", key[0]}]
-        if len(found) == 1:
-            return edit_url_for(self._request, *found[0], self._row)
-        raise publishing.PublishingError([self._fault(asked.strip(), found)])
+        if len(found) != 1:
+            raise publishing.PublishingError([self._fault(asked.strip(), found)])
+        if url := edit_url_for(self._request, *found[0], self._row):
+            return url
+        raise publishing.PublishingError([f"Your role can't edit {'/'.join(found[0])}."])
 
     def _fault(self, asked: str, found: list[Key]) -> str:
         if not asked:

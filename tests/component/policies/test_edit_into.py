@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
@@ -143,6 +144,26 @@ def test_who_may_not_edit_is_offered_nothing_and_a_closed_change_takes_nothing(
     assert 'id="edit-into"' not in get(auditor, change_url("change", change.pk)).content.decode()
     publishing.withdraw_change(change=change, by="ops")
     assert 'id="edit-into"' not in get(operator, change_url("change", change.pk)).content.decode()
+
+
+def test_who_comes_by_the_address_is_told_why_a_thing_cant_be_edited_into_it(
+    operator: Client, auditor: Client, approver: Client
+) -> None:
+    publish_all(make_rule_set("web"))
+    change = begin(operator)
+    for client, name in ((auditor, "auditor"), (approver, "approver")):
+        assert f"{name} may not edit; an Operator may." in text_of(get(client, edit_url(change, "web")))
+    publishing.withdraw_change(change=change, by="ops")
+    assert "This can't be done" in text_of(get(operator, edit_url(change, "web")))
+
+
+def test_who_may_edit_only_some_kinds_is_told_so_of_the_others(client: Client, django_user_model: Any) -> None:
+    publish_all(make_rule_set("web"), make_priority_class("gold"))
+    change = publishing.begin_once(title="mine", by="ops", reason="")
+    user = django_user_model.objects.create(username="rules-only", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=["view_change", "change_ruleset"]))
+    client.force_login(user)
+    assert "Your role can't edit PriorityClass/gold." in text_of(get(client, edit_url(change, "gold")))
 
 
 @pytest.mark.parametrize("given", [{"title": ""}, {"title": "x" * 201}, {"title": "a\x1b[31mb", "reason": ""}])
