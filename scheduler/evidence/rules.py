@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 from django.utils import timezone
 
 from policies import compiler
@@ -208,16 +208,23 @@ def _faults_of_acts(acts: Counter[_Act], before: _Noted, noted: _Noted) -> Itera
 
 
 def _faults_of_accounts(first: int | None) -> Iterator[str]:
-    """Iterate over acts, from a Change on, by accounts that never had the recorded name: that name decides whose approval counts."""
+    """Iterate over acts, from a Change on, whose accounts never had the recorded names.
+
+    These names decide whose approval counts, and for whose review a Change waits.
+    """
     if first is None:
         return
-    other = ChangeEvent.objects.filter(by_user__isnull=False, change__gte=first).exclude(by=F("by_user__username"))
-    acts = list(other.select_related("by_user").order_by("pk"))
+    done_by_other = Q(by_user__isnull=False) & ~Q(by=F("by_user__username"))
+    asks_other = Q(whom_user__isnull=False) & ~Q(whom=F("whom_user__username"))
+    other = ChangeEvent.objects.filter(done_by_other | asks_other, change__gte=first)
+    acts = list(other.order_by("pk"))
     # Read after the acts: an account may be renamed meanwhile.
     formers = _former_names() if acts else {}
     for act in acts:
-        if act.by not in _names_of(act.who, formers):
+        if act.by_user is not None and act.by not in _names_of(act.who, formers):
             yield f"{act} is said to be an act of the account {act.who}, which was never called so: it was changed"
+        if act.whom_user is not None and act.whom not in _names_of(act.asked, formers):
+            yield f"{act} is said to ask the account {act.asked}, which was never called {act.whom}: it was changed"
 
 
 def _faults_of_makers(first: int | None) -> Iterator[str]:

@@ -202,6 +202,21 @@ def test_an_act_that_is_put_on_another_account_is_named_and_one_of_a_renamed_acc
     assert said.endswith("by carol is said to be an act of the account dave, which was never called so: it was changed")
 
 
+def test_a_review_that_is_asked_of_another_account_is_named_and_one_of_a_renamed_account_is_not(
+    published: Ledgered,
+) -> None:
+    carol, dave = User.objects.get(username="carol"), User.objects.create_superuser("dave")
+    change = opened(make_rule_set("more"), title="for more")
+    publishing.submit_change(change=change, by="ops", expected_digest=change.digest)
+    publishing.ask_for_review(change=change, by="ops", whom="carol", text="")
+    carol.username = "caroline"
+    carol.save()
+    assert faults(published.verify()) == []
+    ChangeEvent.objects.filter(act="ask").update(whom_user=dave)
+    (said,) = faults(published.verify())
+    assert said.endswith("by ops is said to ask the account dave, which was never called carol: it was changed")
+
+
 def test_a_revision_that_is_put_on_another_account_is_named_and_one_of_a_renamed_account_is_not(
     published: Ledgered,
 ) -> None:
