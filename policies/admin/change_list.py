@@ -97,6 +97,22 @@ def _touched(numbers: Sequence[int]) -> dict[int, SafeString]:
     return {number: format_html_join(", ", "{}", ((line,) for line in found)) for number, found in lines.items()}
 
 
+def _waits_for_its_time(row: Change, overview: publishing.Overview | None) -> str:
+    """Return what a scheduled Change waits for: its time, and who has to act before it, as it would be held back then."""
+    if row.publish_at is None:
+        return ""
+    if not publishing.holds_schedule(row):
+        return "! somebody: edited since it was scheduled"
+    at = publishing.said_at(row.publish_at)
+    if overview and overview.lacks_approvals:
+        who = "! an author, to submit it" if row.state == lifecycle.DRAFT else "anybody who may approve"
+        return f"{who}, before {at}"
+    # One that hasn't run for what is live by then is run at that time.
+    if overview and overview.waits_for_gate and overview.gate == publishing.GateMark.BLOCKS:
+        return f"! the gate, which blocks it, before {at}"
+    return at
+
+
 class ListOfChanges(ReadOnlyAdmin):
     """The list of Changes."""
 
@@ -184,8 +200,7 @@ class ListOfChanges(ReadOnlyAdmin):
         if publishing.waits_for_approval_afterwards(row):
             return "! an approval after the fact"
         if row.state in lifecycle.OPEN and row.publish_at:
-            is_set = publishing.holds_schedule(row)
-            return publishing.said_at(row.publish_at) if is_set else "! somebody: edited since it was scheduled"
+            return _waits_for_its_time(row, row.overview)
         if row.state == lifecycle.IN_REVIEW and row.overview and not row.overview.approvals:
             return "the gate" if row.overview.waits_for_gate else "somebody to publish it"
         if row.state == lifecycle.APPROVED and not row.is_short and row.overview and row.overview.waits_for_gate:

@@ -13,12 +13,15 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import AuditEvent, Change, GateSetting, ReviewSetting, RuleSet
+from policies.publishing import Result
+from policies.publishing.gates import FOUND
 from scheduler.doctor import live_rules
 from tests.builders import make_rule_set
 from tests.component.pages import edit_page, form_data, get, publish_all, text_of
 from tests.component.policies.people import person
 from tests.component.policies.test_change_pages import act_of, page_of, typed
 from tests.component.policies.test_changes import A, B, do, opened
+from tests.component.policies.test_gates import gated
 from tests.component.rest.asking import ask, told
 from tests.conftest import HTTPSClient
 
@@ -182,6 +185,24 @@ def test_a_time_that_was_set_for_a_former_state_is_said_so() -> None:
     call_command("change", "show", change.pk, stdout=shown)
     assert "and was edited since: set the time again" in shown.getvalue()
     assert not told(ask(alice, "get", f"/changes/{change.pk}"))["is_scheduled"]
+
+
+def test_the_list_says_who_has_to_act_before_the_time_of_a_scheduled_change() -> None:
+    alice, change = signed_in("alice", "Operator"), opened(make_rule_set("web", **A), by="ops")
+    at = timezone.now().replace(microsecond=0) + timedelta(hours=1)
+    do(change, publishing.schedule_change, User.objects.create_superuser("root"), publish_at=at)
+
+    def says(what: str) -> bool:
+        return f"{what}{publishing.said_at(at)}" in text_of(get(alice, "/admin/policies/change/"))
+
+    assert says("! an author, to submit it, before ")
+    do(change, publishing.submit_change, "ops")
+    assert says("anybody who may approve, before ")
+    publishing.approve_change(change=change, by=User.objects.create_superuser("carol"), expected_digest=change.digest)
+    assert not says("before ")
+    gated(change, [Result("refused", FOUND, "5 Pods stand")])
+    publishing.set_gate_level(rule_set="web", check="refused", level="blocking", by="root")
+    assert says("! the gate, which blocks it, before ")
 
 
 def test_an_approval_that_an_edit_dropped_is_said_to_be_of_a_former_state_whatever_it_is_now() -> None:
