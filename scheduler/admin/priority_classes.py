@@ -158,9 +158,11 @@ def _users(request: HttpRequest, name: str, found: ClusterPriorityClass | None) 
     users = PriorityClassUser.objects.filter(priority_class=name)
     workloads = users.order_by("namespace", "kind", "name", "priority")
     former = users.exclude(priority=found.value) if found is not None and found.present else users.none()
+    namespaces = users.values("namespace").annotate(pods=Sum("pods")).order_by("-pods", "namespace")
     return {
         "users": _linked(Paginator(workloads, _PER_PAGE).get_page(request.GET.get("p"))),
-        "namespaces": users.values("namespace").annotate(pods=Sum("pods")).order_by("-pods", "namespace")[:_PER_PAGE],
+        "namespaces": namespaces[:_PER_PAGE],
+        "more_namespaces": max(namespaces.count() - _PER_PAGE, 0),
         "users_sentence": publishing.users_sentence(name),
         "former": _linked(
             Paginator(former.order_by("namespace", "kind", "name", "priority"), _PER_PAGE).get_page(

@@ -1,5 +1,6 @@
 """The page of a PriorityClass of the cluster: beside what is published, who uses it, taken over, put back, gone back."""
 
+import html
 from datetime import timedelta
 from typing import Any
 
@@ -220,6 +221,34 @@ def test_many_workloads_come_page_by_page(
     assert "j0049" in said
     assert "j0050" not in said
     assert "j0119" in text_of(get(operator, f"{PAGE}?p=3"))
+
+
+def test_each_of_its_two_lists_keeps_its_page_while_the_other_is_turned(
+    operator: Client, server: PriorityServer
+) -> None:
+    publish()
+    look_now(server)
+    PriorityClassUser.objects.bulk_create(
+        PriorityClassUser(
+            priority_class="batch", namespace="shop", kind="Job", name=f"j{number:04}", priority=7, pods=1
+        )
+        for number in range(150)
+    )
+    page = html.unescape(get(operator, f"{PAGE}?p=2&f=3").content.decode())
+    assert 'href="?p=3&f=3#users"' in page
+    assert 'href="?p=2&f=2#former"' in page
+
+
+def test_namespaces_that_have_no_room_are_counted(operator: Client, server: PriorityServer) -> None:
+    publish()
+    look_now(server)
+    PriorityClassUser.objects.bulk_create(
+        PriorityClassUser(
+            priority_class="batch", namespace=f"n{number:04}", kind="Job", name="j", priority=1000, pods=1
+        )
+        for number in range(53)
+    )
+    assert "n0049 1 and 3 more." in text_of(get(operator, PAGE))
 
 
 def test_publishing_another_value_names_the_workloads_that_have_it(operator: Client, server: PriorityServer) -> None:
