@@ -385,7 +385,7 @@ def test_a_workload_has_its_pods_by_state_where_they_run_its_rules_and_todays_re
     assert "1 of 2 answers since midnight UTC allowed no node." in shown
     assert "1 time, mostly because: no room" in shown
     assert "rule set web v1 , by Assignment all" in shown
-    assert "web-2 on n3" in shown
+    assert f"web-2 on n3 since {now:%Y-%m-%d %H:%M:%S} UTC" in shown
     assert auditor.get("/admin/scheduler/workloads/default/Job/nobody/").status_code == 404
 
 

@@ -300,11 +300,11 @@ def test_an_attempt_that_began_on_another_day_says_on_which(history: History, as
     for _ in range(2):
         asking.filter(pod(), snapshot(n1="ops"))
     history.settle()
-    assert "2026-01-01 00:00:20 UTC , 2 times since 00:00:10:" in text_of(get(auditor, PAGE))
+    assert "2026-01-01 00:00:20 UTC , 2 times since 00:00:10 UTC:" in text_of(get(auditor, PAGE))
     asking.pass_time(24 * 60 * 60)
     asking.filter(pod(), snapshot(n1="ops"))
     history.settle()
-    assert "2026-01-02 00:00:30 UTC , 3 times since 2026-01-01 00:00:10:" in text_of(get(auditor, PAGE))
+    assert "2026-01-02 00:00:30 UTC , 3 times since 2026-01-01 00:00:10 UTC:" in text_of(get(auditor, PAGE))
 
 
 def test_where_there_was_no_node_nobody_says_that_none_of_them_passed(

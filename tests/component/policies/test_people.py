@@ -70,7 +70,14 @@ def test_a_review_that_waits_for_somebody_stands_on_their_page_with_who_asked(au
     page = get(auditor, page_of("bert"))
     assert f"{asked} : a shop's rules, asked by anna since" in text_of(page)
     assert link_to("anna") in page.content.decode()
-    assert "Nobody asked" in text_of(get(auditor, page_of("anna")))
+    assert "No review waits for anna." in text_of(get(auditor, page_of("anna")))
+
+
+def test_who_has_done_the_review_is_not_said_to_have_been_asked_by_nobody(auditor: Client, asked: Any) -> None:
+    publishing.reject_change(
+        change=asked, by=User.objects.get(username="bert"), expected_digest=asked.digest, text="not so"
+    )
+    assert "No review waits for bert." in text_of(get(auditor, page_of("bert")))
 
 
 def test_more_than_a_page_of_acts_leads_to_all_of_them(auditor: Client, asked: Any, anna: User) -> None:
