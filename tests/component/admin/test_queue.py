@@ -47,6 +47,13 @@ def text(client: Client) -> str:
     return answer.content.decode()
 
 
+def test_one_more_pod_that_waits_is_one_and_of_many_each_thousand_is_marked(auditor: Client) -> None:
+    for number, words in ((1, "1 more is waiting."), (4000, "4,000 more are waiting.")):
+        BinderState.objects.all().delete()
+        state(counts={"backoff": number + 1})
+        assert words in text(auditor)
+
+
 def test_the_page_shows_each_pod_that_waits_with_its_state_reason_and_nominated_node(auditor: Client) -> None:
     state()
 

@@ -50,6 +50,14 @@ def test_it_shows_how_far_each_log_goes_and_who_signed_it(ledgered: Ledgered, au
     assert (events.log, events.since) == ("events", None)
 
 
+def test_a_log_of_one_row_has_one_leaf(ledgered: Ledgered, auditor: Client) -> None:
+    ledgered.record(1)
+    ledgered.sign()
+    text = text_of(shown(auditor, asked("decisions", Decision.objects.get().pk)))
+    assert "1 leaf at " in text
+    assert "to the root of 1 leaf, signed by" in text
+
+
 def test_an_empty_ledger_says_so(ledgered: Ledgered, auditor: Client) -> None:
     text = shown(auditor).content.decode()
     assert text.count("Nothing is logged yet.") == 3
