@@ -12,6 +12,7 @@ from django.utils import timezone
 from policies import publishing
 from policies.models import AuditEvent, Change, ChangeEdit, ChangeEvent, Part, Revision, RevisionPart
 from scheduler.evidence import rules
+from scheduler.ledger import credible
 from scheduler.ledger.events import append_events
 from tests.builders import make_assignment, make_rule_set
 from tests.component.pages import opened, publish_all
@@ -186,6 +187,20 @@ def test_an_approval_that_only_an_unlogged_event_tells_of_is_named(published: Le
         f"events: Change {change.pk} {ChangeEvent.Act.APPROVE.label} by dave was changed or planted: no AuditEvent notes it"
         in said
     )
+
+
+def test_what_was_done_while_no_worker_logged_it_is_named_until_one_does(
+    published: Ledgered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = opened(make_rule_set("more"), title="for more")
+    assert faults(published.verify()) == []
+    monkeypatch.setattr(credible, "_TIME_TO_LOG", timedelta(0))
+    said = faults(published.verify())
+    assert any("have no leaf" in each for each in said)
+    assert any(f"{change} was planted: no AuditEvent says that ops opened it" in each for each in said)
+    append_events(timezone.now())
+    published.sign()
+    assert faults(published.verify()) == []
 
 
 def test_an_act_that_is_put_on_another_account_is_named_and_one_of_a_renamed_account_is_not(
