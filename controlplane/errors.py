@@ -104,9 +104,9 @@ def not_a_page(request: HttpRequest) -> HttpResponse:
 
 
 def fault(request: HttpRequest) -> HttpResponse:
-    """Answer an internal error, or a database that can't write. The page needs no database."""
-    failed = "Berth failed here", ""
-    title, remedy = _of_database(sys.exc_info()[1]) or failed
+    """Answer an internal error, a database that can't write, or a live Revision that can't be read. The page needs no database."""
+    failed, error = ("Berth failed here", ""), sys.exc_info()[1]
+    title, remedy = _of_database(error) or _of_newer_berth(error) or failed
     status = 503 if remedy else 500
     if not request.path.startswith(_PAGES):
         text = f"{title}. {remedy or 'Its log says why.'}\n"
@@ -133,6 +133,19 @@ def _of_database(error: BaseException | None) -> tuple[str, str] | None:
     if isinstance(error, OperationalError) and not name and (not code or code.startswith(("08", "57P"))):
         return "The database can't be reached", "manage.py doctor says why."
     return None
+
+
+def _of_newer_berth(error: BaseException | None) -> tuple[str, str] | None:
+    """Return what is wrong with the live Revision, and what helps; None where something else failed."""
+    # Imported here: every process loads this module, and publishing loads the engine and numpy.
+    from policies.publishing import UnreadableRevisionError
+
+    if not isinstance(error, UnreadableRevisionError):
+        return None
+    return (
+        "The live Revision can't be read",
+        f"{error}: start that version again. To stay with this one, roll back there first.",
+    )
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -50,6 +50,7 @@ from policies.publishing.errors import (
     OvertakenError,
     PastError,
     PublishingError,
+    UnreadableRevisionError,
     fault_of_words,
 )
 from policies.publishing.exports import export
@@ -245,6 +246,7 @@ __all__ = [
     "Said",
     "StoredRevision",
     "Suspended",
+    "UnreadableRevisionError",
     "Value",
     "Version",
     "actor_of",

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from policies.engine.errors import Fault
 from policies.engine.reading import reordering
 
@@ -49,6 +51,13 @@ class OvertakenError(PublishingError):
     def __init__(self, messages: Sequence[str], *, seen: str = "") -> None:
         super().__init__(messages)
         self.seen = seen
+
+
+class UnreadableRevisionError(msgspec.DecodeError):
+    """The live Revision can't be read: a newer Berth published it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"Revision {number} was published by a newer version of Berth than this one")
 
 
 def fault_of_words(*texts: str) -> str:

@@ -13,7 +13,7 @@ from policies.engine import ruleset as engine
 from policies.models import Change, ChangeEdit, PriorityClassVersion, Revision
 from policies.publishing import locks
 from policies.publishing.actors import By, name_of, user_of
-from policies.publishing.errors import PublishingError
+from policies.publishing.errors import PublishingError, UnreadableRevisionError
 from policies.publishing.locks import Lock
 from policies.publishing.params import changed_params_faults
 from policies.publishing.parts import (
@@ -60,7 +60,11 @@ def one_revision() -> Iterator[None]:
 
 
 def current_revision() -> engine.Revision:
-    """Return the live Revision; number 0 and empty before anything was published."""
+    """Return the live Revision; number 0 and empty before anything was published.
+
+    Raises:
+        UnreadableRevisionError: a newer Berth published it.
+    """
     held = _held.get()
     if held is None:
         return _newest()
@@ -89,7 +93,10 @@ def _newest() -> engine.Revision:
     if newest is None:
         return engine.Revision(number=0)
     if (_read.number, _read.digest) != newest:
-        _read = stored_revision(newest[0], _read) or _read
+        try:
+            _read = stored_revision(newest[0], _read) or _read
+        except (msgspec.DecodeError, KeyError) as error:  # a form or a kind of part that this version doesn't know
+            raise UnreadableRevisionError(newest[0]) from error
     return _read.revision
 
 

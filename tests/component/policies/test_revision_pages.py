@@ -12,6 +12,7 @@ from policies import publishing
 from policies.admin import revisions
 from policies.models import Change, Part, Revision, RevisionPart
 from policies.publishing import Kind
+from policies.publishing.parts import NOTHING
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import change_url, confirmed, get, publish, publish_all, text_of
 from tests.ledgers import without_triggers
@@ -168,17 +169,35 @@ def test_the_list_names_a_roll_back_and_counts_what_a_line_has_no_room_for(opera
     )
 
 
+def hold_what_a_newer_berth_wrote(since: int, until: int | None) -> None:
+    without_triggers()  # which refuse what isn't written together with the Revision
+    newer = '{"name":[],"order":{"after":"all"},"value":"high"}'
+    for kind in Kind:
+        part = Part.objects.create(digest=f"{kind:0>64}", document=newer)
+        RevisionPart.objects.create(kind=kind, name="newer", part=part, since_id=since, until_id=until)
+
+
 @pytest.fixture
 def taken_back() -> None:
     """Publish a rule set; in Revision 2 beside things of a newer Berth, which took them back before it was downgraded."""
     publish(make_rule_set("web"))
     publish(make_rule_set("data"))
     publish(make_rule_set("batch"))
-    without_triggers()  # which refuse what isn't written together with the Revision
-    newer = '{"name":[],"order":{"after":"all"},"value":"high"}'
-    for kind in Kind:
-        part = Part.objects.create(digest=f"{kind:0>64}", document=newer)
-        RevisionPart.objects.create(kind=kind, name="newer", part=part, since_id=2, until_id=3)
+    hold_what_a_newer_berth_wrote(2, 3)
+
+
+def test_where_a_newer_berth_published_what_is_live_every_page_says_so(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(make_rule_set("web"))
+    hold_what_a_newer_berth_wrote(1, None)
+    monkeypatch.setattr(publishing.revisions, "_read", NOTHING)  # a process that starts now
+    operator.raise_request_exception = False
+    said = "Revision 1 was published by a newer version of Berth than this one: start that version again."
+    for path in ("/admin/", "/admin/policies/change/", "/api/v1/pauses"):
+        answer = operator.get(path)
+        assert answer.status_code == 503
+        assert said in answer.content.decode()
 
 
 @pytest.mark.parametrize(
