@@ -37,8 +37,8 @@ admin.site.unregister(Group)
 class _Seen(ModelForm):
     """A form that knows what was shown: what somebody else saved meanwhile isn't undone by the fields that still show it."""
 
-    # Set by Berth itself, such as at each sign-in.
-    _OURS = frozenset({"password", "last_login", "date_joined"})
+    # It has a page of its own, and no field here.
+    _OURS = frozenset({"password"})
     seen = forms.CharField(label="", required=False, widget=forms.HiddenInput)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -115,6 +115,8 @@ class UserAdmin(DjangoUserAdmin, _SavedOneByOne):  # type: ignore[type-arg]  # n
     change_password_form = PasswordForm
     list_display = ("username", "email", "roles", "is_active", "last_login")
     list_filter = (("groups", RoleFilter), "is_active")
+    # Records, which Berth writes: a field would put back the sign-in before the one that came while the page was open.
+    readonly_fields = ("last_login", "date_joined")
     # Labels in place of Django's, which are for any site.
     _WORDS = {
         "is_staff": (
