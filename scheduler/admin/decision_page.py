@@ -374,7 +374,12 @@ def _encoded(**values: str) -> str:
 
 
 def answer_of(row: Decision) -> str:
-    """Return a Decision's answer in a sentence."""
+    """Return a Decision's answer in a sentence, which says of a shadow that it is one."""
+    said = _answer(row)
+    return f"A shadow, which decides nothing: {said[0].lower()}{said[1:]}" if row.mode == "shadow" else said
+
+
+def _answer(row: Decision) -> str:
     pod = f"{row.pod_namespace}/{row.pod_name}"
     if row.error:
         return f"The question about {pod} couldn't be answered: {row.error}"

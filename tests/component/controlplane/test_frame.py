@@ -385,6 +385,15 @@ def test_home_says_of_which_day_its_newest_decisions_are(auditor: Client) -> Non
 
 
 @pytest.mark.usefixtures("lived")
+def test_home_lists_answers_and_no_shadow_as_if_it_were_one(auditor: Client) -> None:
+    make_decision(pod_name="answered")
+    make_decision(pod_name="tried", mode="shadow")
+    text = text_of(get(auditor, "/admin/"))
+    assert "shop/answered" in text
+    assert "shop/tried" not in text
+
+
+@pytest.mark.usefixtures("lived")
 def test_ctrl_k_begins_with_the_thing_of_exactly_that_name_however_many_contain_it(auditor: Client) -> None:
     publish_all(*[make_rule_set(f"a-web-{index}") for index in range(8)])
     for index in range(8):

@@ -261,6 +261,26 @@ def test_a_decision_is_a_matrix_of_nodes_and_rules(auditor: Client, published: R
     assert "1 rule passed every node: room." in text
 
 
+@pytest.mark.usefixtures("published")
+@pytest.mark.parametrize(
+    ("answered", "said"),
+    [
+        ({}, "A shadow, which decides nothing: shop/web-1 may use 1 of 3 nodes."),
+        ({"feasible": 0}, "A shadow, which decides nothing: shop/web-1 may use none of 3 nodes"),
+        ({"error": "too late"}, "A shadow, which decides nothing: the question about shop/web-1 couldn't be answered"),
+        (
+            {"nodes": 0, "feasible": 0},
+            "A shadow, which decides nothing: there was no node to ask about for shop/web-1.",
+        ),
+    ],
+)
+def test_the_answer_of_a_shadow_is_not_said_to_be_the_pods(
+    auditor: Client, answered: dict[str, Any], said: str
+) -> None:
+    shadow = make_decision(mode="shadow", **answered)
+    assert said in text_of(get(auditor, change_url("decision", shadow.pk)))
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [
