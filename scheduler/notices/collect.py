@@ -21,6 +21,7 @@ from scheduler.ledger.events import key_in_row
 from scheduler.ledger.logs import EVENTS
 from scheduler.models import Delivery, InboxEntry, LedgerLeaf, Notice, NoticedCondition, NoticeMark, Webhook
 from scheduler.notices import conditions, table
+from scheduler.notices.inbox import mark_told_read
 from scheduler.webhooks.bodies import write_body
 
 logger = logging.getLogger("berth.notices")
@@ -124,6 +125,8 @@ def _write(mark: NoticeMark, drafts: Sequence[table.Draft], now: datetime) -> in
             number=mark.last_number, at=draft.at, kind=draft.kind, sentence=draft.sentence, text=draft.text,
             thing_kind=kind, thing_name=name, by=draft.by, link=draft.link,
         )  # fmt: skip
+        if draft.reader:
+            mark_told_read(draft.reader, draft.thing, now)
         InboxEntry.objects.bulk_create(InboxEntry(notice=notice, user_id=key) for key in _whom(draft))
         Delivery.objects.bulk_create(_deliveries(notice, hooks, now), batch_size=_ROWS)
     return len(drafts)

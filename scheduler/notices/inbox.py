@@ -38,6 +38,13 @@ def mark_read(user: int, numbers: Sequence[int], now: datetime) -> int:
     return InboxEntry.objects.filter(user=user, notice__in=numbers, read_at=None).update(read_at=now)
 
 
+def mark_told_read(username: str, thing: tuple[str, str], now: datetime) -> None:
+    """Mark the Notices about a thing as read by a user: who acts on it has seen what they tell."""
+    kind, name = thing
+    about = InboxEntry.objects.filter(notice__thing_kind=kind, notice__thing_name=name)
+    about.filter(user__username=username, read_at=None).update(read_at=now)
+
+
 def mark_all_read(user: int, until: int, now: datetime) -> int:
     """Mark all of a user's entries up to a Notice as read: those that came while the page was open stay unread."""
     return InboxEntry.objects.filter(user=user, notice__lte=until, read_at=None).update(read_at=now)

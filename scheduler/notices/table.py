@@ -14,6 +14,7 @@ import msgspec
 
 from policies.audit_words import sentence_of
 from policies.models import AuditEvent
+from policies.origin import Door
 from policies.wording import counted
 
 
@@ -80,6 +81,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         text: the reason, as its author wrote it.
         thing: kind and name of the object.
         by: the account that acted.
+        reader: the account that acted, unless a schedule did it in its name: it has seen what was told of the object before.
         link: the path of its page.
         to: its audience.
         change: the number of the Change.
@@ -91,6 +93,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     thing: tuple[str, str] = ("", "")
     by: str = ""
+    reader: str = ""
     link: str = ""
     to: Audience
     change: int | None = None
@@ -115,6 +118,7 @@ def of_act(event: AuditEvent, more: Mapping[str, Any], *, rolls_back: bool) -> D
         text=event.reason,
         thing=(event.thing_kind, event.thing_name),
         by=event.by,
+        reader="" if event.door == Door.BEAT else event.by,
         link=f"/admin/policies/change/{event.change}/change/",
         to=to,
         change=event.change,

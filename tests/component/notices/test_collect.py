@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change
+from policies.origin import Door, Origin, coming_from
 from scheduler.ledger.events import append_events
 from scheduler.models import DecisionGap, Delivery, InboxEntry, LedgerLeaf, Notice, ShadowCount, Webhook
 from scheduler.notices import collect, conditions
@@ -63,6 +64,41 @@ def test_a_review_from_asking_to_publishing_is_told_to_those_whom_it_concerns(pe
     assert [whose(each) for each in found] == [{"carol"}, {"carol"}, {"alice"}, {"alice"}]
     assert found[0].sentence == f"alice sent Change {change.pk} (Cap web) to review"
     assert told() == [], "none comes twice"
+
+
+def test_who_acts_on_a_change_has_read_what_was_told_of_it_before(people: dict[str, User]) -> None:
+    alice, carol = people["alice"], people["carol"]
+    change, other = (opened(make_rule_set(name, **A), by=alice) for name in ("web", "batch"))
+    do(change, publishing.submit_change, alice)
+    do(other, publishing.submit_change, alice)
+    told()
+    assert unread_by(carol) == [("review-asked", str(change.pk)), ("review-asked", str(other.pk))]
+    do(change, publishing.reject_change, carol, text="too wide")
+    told()
+    assert unread_by(carol) == [("review-asked", str(other.pk))], "she did what that one asked for"
+    assert unread_by(alice) == [("rejected", str(change.pk))]
+    do(change, publishing.reopen_change, alice)
+    do(change, publishing.submit_change, alice)
+    told()
+    assert unread_by(alice) == []
+    assert unread_by(carol) == [("review-asked", str(other.pk)), ("review-asked", str(change.pk))]
+
+
+def test_what_a_schedule_does_in_somebodys_name_reads_nothing_for_them(people: dict[str, User]) -> None:
+    alice, carol = people["alice"], people["carol"]
+    change = opened(make_rule_set("web", **A), by=alice)
+    do(change, publishing.submit_change, alice)
+    do(change, publishing.approve_change, carol)
+    with coming_from(Origin(door=Door.BEAT)):
+        do(change, publishing.publish_change, alice)
+    told()
+    assert unread_by(alice) == [("approved", str(change.pk))]
+
+
+def unread_by(user: User) -> list[tuple[str, str]]:
+    """Return the kind and the Change of what somebody hasn't read, in order."""
+    rows = InboxEntry.objects.filter(user=user, read_at=None).order_by("notice_id")
+    return list(rows.values_list("notice__kind", "notice__thing_name"))
 
 
 def test_a_rejection_is_told_to_the_author_with_its_reason(people: dict[str, User]) -> None:
