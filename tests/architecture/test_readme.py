@@ -10,7 +10,8 @@ import pytest
 
 from tests.readme import ROOT, Command, blocks, consoles, run, steady, write_files
 
-OFFLINE, ONLINE = consoles()
+OFFLINE, *_ONLINE = consoles()
+ONLINE = [command for block in _ONLINE for command in block]
 DOCS = ROOT / "docs"
 PAGES = [DOCS / "tutorial.md", DOCS / "kubernetes.md", *sorted((DOCS / "howto").glob("*.md"))]
 # Blocks of a shell that aren't consoles, by page, and the tests that run them. What prints nothing worth showing is one of these.
@@ -50,6 +51,15 @@ def test_what_the_commands_need_stands_among_what_is_needed() -> None:
 
     assert programs == {"kubectl"}
     assert {name for name in (*programs, "git", "make") if name not in needed} == set()
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_no_pod_is_made_in_the_block_that_publishes_the_rules_for_it(page: Path) -> None:
+    """Processes take a Revision up a moment later: in a block that is pasted, the Pod would be decided on by the one before."""
+    for block in consoles(page):
+        texts = [command.text for command in block]
+        published = next((place for place, text in enumerate(texts) if "apply --publish" in text), len(texts))
+        assert not [text for text in texts[published:] if text.startswith("kubectl run")]
 
 
 def test_every_block_of_commands_is_run_by_a_test() -> None:

@@ -83,14 +83,14 @@ def type_commands(document: Path, stack: Stack, folder: Path) -> None:
     """Type a document's commands in a folder, one after the other; the stack has ports of its own."""
     (folder / ".berth").symlink_to(stack.state)
     exports = ""
-    commands = [each for block in consoles(document) for each in block]
+    commands = [(not place, each) for block in consoles(document) for place, each in enumerate(block)]
     assert commands, f"{document} shows no command"
-    for command in commands:
+    for is_first, command in commands:
+        if is_first:
+            stack.wait_until_served()  # who reads what is between two blocks takes longer
         if command.text.startswith("export "):
             exports += command.text.replace("http://127.0.0.1:8000", stack.admin_url) + "\n"
             continue
-        if command.text.startswith("kubectl run"):
-            stack.wait_until_served()
 
         def printed(text: str = exports + command.text) -> str:
             said = run(text, folder, {"BERTH_STATE_DIR": str(stack.state)})
