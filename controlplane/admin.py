@@ -20,6 +20,8 @@ from policies.publishing.locks import Lock
 
 # The fieldset of a hidden field.
 _SEEN = (None, {"fields": ("seen",)})
+# What a new account is made of.
+_NEW = ("username", "usable_password", "password1", "password2")
 # What an account needs to give roles to others.
 _SUPERUSER = ("is_superuser", "is_staff", "is_active")
 # How many of the accounts that lose a role are named.
@@ -117,14 +119,20 @@ class UserAdmin(DjangoUserAdmin, _SavedOneByOne):  # type: ignore[type-arg]  # n
     list_filter = (("groups", RoleFilter), "is_active")
     # Records, which Berth writes: a field would put back the sign-in before the one that came while the page was open.
     readonly_fields = ("last_login", "date_joined")
+    # A new account gets its roles at once: without Django's template, which refers to a second page for them.
+    add_fieldsets = ((None, {"classes": ("wide",), "fields": (*_NEW, "groups")}),)
+    add_form_template = None
     # Labels in place of Django's, which are for any site.
     _WORDS = {
         "is_staff": (
             "May sign in",
             "An account that may not is told the same as one with another password. Its sessions end, its tokens don't.",
         ),
-        "groups": ("Roles", "What the account may do is what its roles let it do."),
+        "groups": ("Roles", "What the account may do is what its roles let it do. Without a role it sees nothing."),
+        "user_permissions": ("Rights of its own", "On top of those of its roles. Hardly any account needs one."),
     }
+    # What the lists to choose from are of.
+    _CHOSEN = {"groups": "roles", "user_permissions": "rights"}
 
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
         """Add what the page shows, hidden."""
@@ -141,6 +149,13 @@ class UserAdmin(DjangoUserAdmin, _SavedOneByOne):  # type: ignore[type-arg]  # n
         field = super().formfield_for_dbfield(db_field, request, **options)
         if field is not None and db_field.name in self._WORDS:
             field.label, field.help_text = self._WORDS[db_field.name]
+        return field
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **options: Any) -> Any:
+        """Return a field whose lists are named as the other pages name what is in them."""
+        field = super().formfield_for_manytomany(db_field, request, **options)
+        if field is not None:
+            field.widget.verbose_name = self._CHOSEN.get(db_field.name, field.widget.verbose_name)
         return field
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: Any) -> None:

@@ -37,6 +37,26 @@ def test_an_account_that_is_added_can_sign_in(root: Client, client: Client) -> N
     assert "Your account has no role yet" in text_of(get(client, "/admin/"))
 
 
+def test_an_account_gets_its_roles_on_the_page_that_adds_it(root: Client) -> None:
+    auditor = Group.objects.get(name="Auditor")
+    page = text_of(get(root, "/admin/auth/user/add/"))
+    assert "Roles" in page
+    assert "Without a role it sees nothing." in page
+    assert "edit more user options" not in page
+    fields = {"username": "bob", "usable_password": "true", "password1": PASSWORD, "password2": PASSWORD}
+    root.post("/admin/auth/user/add/", {**fields, "groups": [auditor.pk]})
+    assert list(User.objects.get(username="bob").groups.all()) == [auditor]
+    kinds = set(AuditEvent.objects.filter(thing_name="bob").values_list("kind", flat=True))
+    assert kinds == {"account.make", "account.change"}, "the second names the role"
+
+
+def test_its_page_says_that_rights_of_its_own_come_on_top_of_those_of_its_roles(root: Client) -> None:
+    page = get(root, f"/admin/auth/user/{User.objects.get().pk}/change/")
+    assert "Rights of its own" in text_of(page)
+    assert 'data-field-name="roles"' in page.content.decode()
+    assert 'data-field-name="rights"' in page.content.decode()
+
+
 def test_who_may_not_sign_in_any_more_stays_so(root: Client) -> None:
     ann = User.objects.create(username="ann", is_staff=True)
     page = f"/admin/auth/user/{ann.pk}/change/"
