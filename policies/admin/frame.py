@@ -205,6 +205,10 @@ class ModelAdmin(UnfoldModelAdmin):
     # Columns by which links of other pages filter the list.
     linked_by: tuple[str, ...] = ()
 
+    def says_when_empty(self) -> str:
+        """Return the text of the list without rows."""
+        return self.empty_text
+
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Allow the look-ups of the list's filters and of links on pages, and nothing else.
 

@@ -13,6 +13,7 @@ from policies.admin.base import person
 from policies.admin.frame import display
 from policies.admin.setting_rows import SettingAdmin, SettingForm
 from policies.models import GateSetting, RuleSet
+from policies.wording import listed
 
 _WORDS: dict[str, str] = {
     GateSetting.Level.OFF: "what BERTH_GATE_CHECKS says",
@@ -49,9 +50,15 @@ class GateSettingAdmin(SettingAdmin):
     shown = ("scope_link", "check_name", "comes_of_it", "stands", "set_by_when", "why")
     search_fields = ("rule_set", "check_name", "set_by", "reason")
     empty_title = "No gate setting yet"
-    empty_text = (
-        "The levels in BERTH_GATE_CHECKS apply. A setting here can require more for Changes that edit a rule set."
-    )
+
+    def says_when_empty(self) -> str:
+        """Return what applies without a setting."""
+        checks = settings.BERTH.gate_checks
+        by_level = {
+            level: [name for name in checks if checks[name] == level] for level in ("blocking", "warning", "off")
+        }
+        applies = "; ".join(f"{level}: {listed(names)}" for level, names in by_level.items() if names)
+        return f"By BERTH_GATE_CHECKS, {applies}. A setting here can require more for Changes that edit a rule set."
 
     def save_model(self, request: HttpRequest, obj: GateSetting, form: Any, change: Any) -> None:
         """Save it through `policies.publishing`, which makes all changes of state."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group
 from django.http import HttpRequest
@@ -14,6 +15,9 @@ from policies.admin.frame import display
 from policies.admin.setting_rows import SettingAdmin, SettingForm
 from policies.models import ReviewSetting, RuleSet
 from policies.publishing.lifecycle import Need
+from policies.wording import counted
+
+_NOT_REQUIRED = "No Change needs an approval: BERTH_REVIEW_REQUIRED is false."
 
 
 class ReviewSettingForm(SettingForm):
@@ -52,7 +56,13 @@ class ReviewSettingAdmin(SettingAdmin):
     every = "everything"
     search_fields = ("rule_set", "set_by", "reason")
     empty_title = "No review setting yet"
-    empty_text = "BERTH_REVIEW_REQUIRED applies. A setting here can require more approvals, for all Changes or for those of one rule set."
+
+    def says_when_empty(self) -> str:
+        """Return what applies without a setting."""
+        berth = settings.BERTH
+        needed = f"Each Change needs {counted(berth.review_approvals, 'approval')}"
+        applies = f"{needed}: BERTH_REVIEW_REQUIRED is true." if berth.review_required else _NOT_REQUIRED
+        return f"{applies} A setting here can require more, for all Changes or for those of one rule set."
 
     def save_model(self, request: HttpRequest, obj: ReviewSetting, form: Any, change: Any) -> None:
         """Save it through `policies.publishing`, which makes all changes of state."""
