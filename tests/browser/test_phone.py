@@ -174,6 +174,19 @@ def test_what_a_revision_changed_wraps_in_the_list(phone: Page) -> None:
     assert cell.evaluate("each => each.scrollWidth <= each.clientWidth")
 
 
+def test_the_reason_of_an_event_has_room_beside_the_name_of_a_process(phone: Page) -> None:
+    """The name has no place to break at, and one row is enough to leave every reason a word a line."""
+    phone.set_viewport_size({"width": 1280, "height": 844})
+    phone.goto("/admin/policies/audit/")
+    row = phone.locator("#result_list tbody tr").first
+    write = "(each, text) => { each.textContent = text; }"
+    row.locator("[data-label=Object]").evaluate(write, "process extender@host-1:23298:20261201T013019491333")
+    reason = row.locator("[data-label=Reason]")
+    reason.evaluate(write, "Ticket 7: web team wants its nodes for itself (scheduled by alice)")
+    assert phone.evaluate(_WIDER) == []
+    assert reason.evaluate("each => each.offsetWidth") >= 180
+
+
 def test_a_link_and_the_words_after_it_are_one_piece_in_a_list(phone: Page) -> None:
     phone.goto("/admin/scheduler/process/")
     cells = phone.locator("#result_list .field-serves")
