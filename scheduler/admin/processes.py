@@ -104,10 +104,10 @@ def progress(request: HttpRequest, number: int) -> HttpResponse:
 
 
 def _progress_of(revision: Revision) -> dict[str, Any]:
-    """Return which processes serve a Revision, how many waiting Pods were requeued for it, and the first Decisions by it."""
+    """Return which processes serve a Revision, how many waiting Pods were requeued for it, and its first answers."""
     alive = Process.objects.filter(heartbeat_at__gt=timezone.now() - STALE_AFTER, revision__gt=0)
     rows = [(row, reverse("admin:scheduler_process_change", args=[quote(row.pk)])) for row in alive]
-    asked = recorded().filter(revision=revision.number).order_by("at").defer("body")
+    asked = recorded().filter(revision=revision.number).exclude(mode="shadow").order_by("at").defer("body")
     first = unless_away(lambda: list(asked[:_FIRST_DECISIONS]))
     is_past = bool(rows) and all(row.revision > revision.number for row, _ in rows)
     is_new = timezone.now() - revision.created_at < _WATCHED

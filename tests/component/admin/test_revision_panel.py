@@ -78,8 +78,9 @@ def test_who_is_silent_does_not_count(auditor: Client) -> None:
 def test_the_first_decisions_by_it_are_linked(auditor: Client) -> None:
     assert "It has no Decisions yet" in shown(auditor)
     now = timezone.now()
-    for number, revision in enumerate((1, 2, 2)):
+    for number, (revision, mode) in enumerate(((1, "enforce"), (2, "enforce"), (2, "enforce"), (2, "shadow"))):
         row = Decision(process="a", sequence=number, verb="filter", revision=revision, nodes=10, feasible=number)
+        row.mode = mode
         row.at = now + timedelta(seconds=number)
         row.pod_namespace, row.pod_name, row.pod_uid = "default", f"web-{number}", f"uid-{number}"
         row.save(force_insert=True)
@@ -88,6 +89,7 @@ def test_the_first_decisions_by_it_are_linked(auditor: Client) -> None:
     assert "default/web-1</a>, ✓ 1 of 10 nodes" in text
     assert "default/web-2</a>, ✓ 2 of 10 nodes" in text
     assert "web-0" not in text
+    assert "web-3" not in text, "a shadow's answer isn't what its Pod got"
 
 
 def test_it_says_how_many_waiting_pods_were_woken_for_it(auditor: Client) -> None:

@@ -77,3 +77,9 @@ def test_a_number_that_there_is_not_is_not_found(auditor: Client) -> None:
     publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
     for number in (7, 2**40):
         assert auditor.get(f"/admin/scheduler/versions/web/{number}/").status_code == 404
+
+
+def test_it_says_which_of_its_decisions_are_a_shadows(page: str, auditor: Client) -> None:
+    text = text_of(auditor.get(page))
+    assert "filter, shadow: shop/tried" in text
+    assert "filter: shop/none" in text
