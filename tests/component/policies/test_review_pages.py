@@ -404,6 +404,18 @@ def test_a_form_offers_to_publish_only_where_nothing_has_to_come_before(
     assert ("Save and publish" in text_of(page)) == (not required)
 
 
+def test_a_form_offers_no_publishing_where_a_setting_asks_for_a_review_of_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
+    alice = signed_in("alice", "Operator")
+    publish_all(make_rule_set("web", **A))
+    publishing.set_review(approvals=1, by="root")
+    assert "Save and publish" not in text_of(get(alice, edit_page("web")))
+    publishing.set_review(approvals=0, by="root")
+    assert "Save and publish" in text_of(get(alice, edit_page("web")))
+
+
 def test_a_form_sends_to_review_where_only_its_rule_set_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_required=False))
     alice = signed_in("alice", "Operator")
