@@ -39,6 +39,15 @@ where = {"pod_namespace": space, "pod_name": name, "pod_uid": "long-names"}
 Decision.objects.create(at=now, process="long@a", sequence=1, verb="filter", revision=1, rule_set="web", nodes=15_000, feasible=14_999, best=name, top_reason="r" * 128, **where)
 PendingPod.objects.create(uid="long-names", namespace=space, name=name, scheduler_name="s" * 253, owner_kind="Workflow", owner_name=name, created_at=now, since=now, reason="r" * 300)
 """
+_PENDING = """
+import django
+django.setup()
+from datetime import UTC, datetime
+from scheduler.models import Decision, PendingPod
+now, reason = datetime.now(UTC), "no licence with the name of the label license was bought"
+PendingPod.objects.create(uid="usual", namespace="default", name="unlicensed", scheduler_name="default-scheduler", created_at=now, since=now, reason=f"0/10 nodes are available: 10 {reason}.")
+Decision.objects.create(at=now, process="usual@a", sequence=1, verb="filter", revision=1, rule_set="licences", nodes=10, pod_namespace="default", pod_name="unlicensed", pod_uid="usual", refused_by="\\nknown\\n", top_reason=reason)
+"""
 _ATTEMPTS = """
 import django
 django.setup()
@@ -185,6 +194,15 @@ def test_the_reason_of_an_event_has_room_beside_the_name_of_a_process(phone: Pag
     reason.evaluate(write, "Ticket 7: web team wants its nodes for itself (scheduled by alice)")
     assert phone.evaluate(_WIDER) == []
     assert reason.evaluate("each => each.offsetWidth") >= 180
+
+
+def test_a_pods_name_of_a_usual_length_is_in_one_piece_where_there_is_room(phone: Page, lived_in_admin: Admin) -> None:
+    lived_in_admin.run("-c", _PENDING)
+    phone.set_viewport_size({"width": 1280, "height": 844})
+    phone.goto("/admin/scheduler/pending/?namespace=default")
+    name = phone.locator("[data-label=Pod] a").first
+    expect(name).to_have_text("default/unlicensed")
+    assert name.evaluate("each => each.getClientRects().length") == 1
 
 
 def test_a_link_and_the_words_after_it_are_one_piece_in_a_list(phone: Page) -> None:
