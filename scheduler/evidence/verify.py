@@ -22,6 +22,7 @@ from scheduler.evidence.pruned import Pruned, PrunedLeaves
 from scheduler.evidence.rules import faults_of_rules
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart
 from scheduler.evidence.sources import SOURCES, Found, Source
+from scheduler.evidence.times import Signing, misplaced_events
 from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import UNLOGGED, must_have_been_signed, open_checkpoint, signed_at, tile_reader
@@ -272,8 +273,15 @@ class LogVerifier:
             yield partial(self._check_last_numbers, writers)
             yield from (self._check_writers, self._check_places, self._check_other_logs)
         if self._source.log == EVENTS:
+            yield partial(self._check_times, signed)
             yield partial(self._check_by, faults_of_holds)
             yield partial(self._check_by, faults_of_rules)
+
+    def _check_times(self, signed: Iterable[Signed]) -> None:
+        """Check that events say times at which they can have been logged."""
+        signings = [Signing(each.head.size, at) for each in signed if (at := signed_at(each.head)) is not None]
+        for each in misplaced_events(signings):
+            self._fault(each.leaf, each.words)
 
     def _check_by(self, find_faults: Callable[[], Iterable[str]]) -> None:
         for words in find_faults():

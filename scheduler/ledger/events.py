@@ -62,7 +62,7 @@ def _unlogged(now: datetime) -> Sequence[AuditEvent]:
 def _since(now: datetime) -> datetime | None:
     """Return since when, by their ids, there may be events without a leaf; None if that is unknown."""
     leaves = LedgerLeaf.objects.filter(log=EVENTS).order_by("-index")
-    times = list(filter(None, map(_time_of_row, leaves.values_list("row", flat=True)[:_LOOKED_BACK])))
+    times = list(filter(None, map(time_of_row, leaves.values_list("row", flat=True)[:_LOOKED_BACK])))
     return min(now, *times) - LATEST if times else None
 
 
@@ -75,12 +75,13 @@ def key_in_row(row: str) -> UUID | None:
     return key if str(key) == row else None
 
 
-def _time_of_row(row: str) -> datetime | None:
+def time_of_row(row: str) -> datetime | None:
+    """Return when the event in a leaf's row was made, by its key; None if the row was tampered with."""
     key = key_in_row(row)
     try:
         return None if key is None else time_of_id(key)
     except OverflowError:
-        return None  # tampered with, too
+        return None
 
 
 def _without_leaf(batch: Sequence[UUID]) -> list[UUID]:
