@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
+from uuid import UUID
 
 import msgspec
 from django.db import connection, transaction
@@ -134,9 +135,9 @@ def resign(log: str, signer: Signer) -> None:
     LedgerCheckpoint.objects.create(log=log, size=head.size, note=note, at=AT)
 
 
-def plant_event(kind: str, *, made_at: datetime, says_at: datetime, **said: Any) -> AuditEvent:
+def plant_event(kind: str, *, made_at: datetime | UUID, says_at: datetime, **said: Any) -> AuditEvent:
     """Insert an event whose id and content have different times, as an attacker does who can only write rows."""
-    key = first_id_at(made_at)
+    key = made_at if isinstance(made_at, UUID) else first_id_at(made_at)
     words = audit.Said(id=str(key), at=says_at, kind=kind, door="admin", **said)
     columns = {name: getattr(words, name) for name in audit._COLUMNS}
     return AuditEvent.objects.create(id=key, at=says_at, **columns, body=audit._encode(words))

@@ -14,14 +14,13 @@ from django.db import connection, models
 from django.utils import timezone
 
 from policies.models import AuditEvent
-from policies.models.audit import time_of_id
 from policies.publishing.audit import is_as_written
 from scheduler.decisions.divergence import Divergence
 from scheduler.decisions.facts import Facts, facts_in
 from scheduler.decisions.reading import exact_bytes
 from scheduler.decisions.record import AS_JSON, AS_RECORD, UNREADABLE, Head, Outcome, read_outcome, record_of, split
 from scheduler.ledger.credible import overdue
-from scheduler.ledger.events import LATEST, key_in_row
+from scheduler.ledger.events import LATEST, key_in_row, time_of_row
 from scheduler.ledger.logs import DECISIONS, EVENTS, OUTCOMES
 from scheduler.models import Decision, LedgerLeaf
 from scheduler.models import Outcome as OutcomeRow
@@ -248,8 +247,9 @@ class _Events:
 
 def _found_event(index: int, row: AuditEvent) -> Found:
     fault = "" if is_as_written(row) else "its columns say something else than its body"
-    if not fault and abs(time_of_id(row.pk) - row.at) > LATEST:
-        fault = f"its id was made at {time_of_id(row.pk)}, and it says {row.at}"
+    made_at = time_of_row(str(row.pk))
+    if not fault and (made_at is None or abs(made_at - row.at) > LATEST):
+        fault = f"its id was made at {made_at or 'a time that no calendar has'}, and it says {row.at}"
     return Found(index, lambda: f"AuditEvent {row.pk} ({row})", bytes(row.body), fault)
 
 

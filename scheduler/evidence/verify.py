@@ -526,7 +526,7 @@ class LogVerifier:
         log, source = self._source.log, self._source
         first, last = source.outermost()
         stored = LedgerTile.objects.filter(log=log)
-        tiles = stored.values_list("level").annotate(last=Max("number")).order_by("level")
+        tiles = stored.filter(level__gte=0).values_list("level").annotate(last=Max("number")).order_by("level")
         # The tiles' lengths are read before the log's head, too: both grow together.
         last_tiles = [(level, number, len(tile_reader(log)(level, number))) for level, number in tiles]
         now = LedgerHead.objects.filter(log=log).first()
@@ -537,7 +537,8 @@ class LogVerifier:
                 self._fault(self._size, f"tile {level}/{number} is none of a log of {size} leaves")
             elif length > hashes * HASH_BYTES:
                 self._fault(self._size, f"tile {level}/{number} holds more than a log of {size} leaves has")
-        for level, number in stored.filter(number__lt=0).order_by("level", "number").values_list("level", "number"):
+        nowhere = stored.filter(Q(number__lt=0) | Q(level__lt=0))
+        for level, number in nowhere.order_by("level", "number").values_list("level", "number"):
             self._fault(number, f"tile {level}/{number} is none of a log of {size} leaves")
         if first is not None and first < 0:
             self._fault(first, f"a row claims leaf {first}, and a log begins with leaf 0")

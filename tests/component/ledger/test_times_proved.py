@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from django.utils import timezone
@@ -99,3 +100,11 @@ def test_events_are_at_their_places_though_the_clock_of_who_signs_is_years_wrong
         sign_checkpoints(NOW + years * 365 * DAY)
     assert faults(ledgered.verify()) == []
     assert check(packed(exported(), tmp_path / "e.tar"))[0] == []
+
+
+def test_an_event_whose_id_has_a_time_that_no_calendar_has_is_named(clock: Clock, ledgered: Ledgered) -> None:
+    event = plant_event("export", made_at=UUID(int=(1 << 48) - 1 << 80), says_at=NOW)
+    clock.log(NOW)
+    (said,) = faults(ledgered.verify())
+    assert f"AuditEvent {event.pk}" in said
+    assert said.endswith(f"its id was made at a time that no calendar has, and it says {NOW}")

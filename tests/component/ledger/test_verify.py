@@ -910,10 +910,12 @@ def test_what_is_added_to_the_last_tile_of_a_stretch_is_not_read_the_fast_way(
     assert faults(ledgered.verify()) == ["decisions: tile 0/0 holds more than 256 hashes"]
 
 
-def test_a_tile_in_front_of_the_first_is_named(ledgered: Ledgered) -> None:
+@pytest.mark.parametrize("place", [(0, -1), (-1, 0)])
+def test_a_tile_in_front_of_the_first_or_below_the_lowest_is_named(ledgered: Ledgered, place: tuple[int, int]) -> None:
     ledgered.record(30)
-    LedgerTile.objects.create(log=DECISIONS, level=0, number=-1, hashes=bytes(HASH_BYTES))
-    assert faults(ledgered.verify()) == ["decisions: tile 0/-1 is none of a log of 30 leaves"]
+    level, number = place
+    LedgerTile.objects.create(log=DECISIONS, level=level, number=number, hashes=bytes(HASH_BYTES))
+    assert faults(ledgered.verify()) == [f"decisions: tile {level}/{number} is none of a log of 30 leaves"]
 
 
 def test_a_record_that_is_stored_as_one_of_version_0_1_0_is_named(ledgered: Ledgered) -> None:
