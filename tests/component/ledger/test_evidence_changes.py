@@ -4,12 +4,14 @@ import io
 import json
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from policies import publishing
+from policies.engine.objects.pod import Pod
 from policies.models import Change
 from scheduler.evidence import export as exporting
 from scheduler.evidence.export import export
@@ -18,10 +20,11 @@ from scheduler.history.pruning import Retention, prune
 from scheduler.ledger.checkpoints import sign_checkpoints
 from scheduler.models import Decision
 from tests.archives import Files, asked, berth_verify, check, exported, packed, signed_anew, unpacked
-from tests.builders import TEAM_FILTER, make_assignment, make_rule_set
+from tests.builders import TEAM_FILTER, make_assignment, make_pod, make_rule_set
 from tests.component.pages import opened, publish_all
 from tests.component.policies.people import person
 from tests.ledgers import AT, SIGNER, Ledgered, without_triggers
+from tests.recording import Prepared
 
 pytestmark = pytest.mark.django_db
 
@@ -99,6 +102,58 @@ def test_a_revision_that_comes_twice_is_named(decided: Files, tmp_path: Path) ->
     decided["revisions.jsonl"] = "".join([*lines, json.dumps(again) + "\n"]).encode()
     signed_anew(decided, SIGNER)
     assert f"revisions.jsonl: Revision {again['number']} comes twice" in check(packed(decided, tmp_path / "e.tar"))[0]
+
+
+@pytest.mark.parametrize(("name", "thing"), [("changes.jsonl", "Change"), ("revisions.jsonl", "Revision")])
+def test_a_change_or_a_revision_that_an_insider_left_out_is_named(
+    history: Ledgered, tmp_path: Path, name: str, thing: str
+) -> None:
+    publish_all(make_rule_set("others"))
+    change = opened(make_rule_set("web"), title="web")
+    publishing.publish_change(change=change, by="ops", expected_digest=change.digest)
+    file = io.BytesIO()
+    export(Case(), file, by="auditor", now=timezone.now() + timedelta(minutes=5))
+    files = unpacked(file)
+    assert check(packed(files, tmp_path / "whole.tar"))[0] == []
+    files[name] = b"".join(files[name].splitlines(keepends=True)[:-1])
+    signed_anew(files, SIGNER)
+    faults, _logs = check(packed(files, tmp_path / "e.tar"))
+    number = change.pk if thing == "Change" else 2
+    said = f"{name}: {thing} {number} was left out: an event says that Change {change.pk} made Revision 2"
+    assert faults == [said]
+
+
+def test_what_is_published_while_an_archive_is_made_is_not_proved_where_it_is_left_out(
+    history: Ledgered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_changes = exporting._Export.write_changes
+
+    def published_behind(export: Any) -> None:
+        write_changes(export)
+        publish_all(make_rule_set("web"))
+
+    monkeypatch.setattr(exporting._Export, "write_changes", published_behind)
+    done = asked(packed(exported(), tmp_path / "e.tar"))
+    number = Change.objects.get().pk
+    assert (
+        f"not proved: Change {number} isn't here, and an event says that Change {number} made Revision 1" in done.stdout
+    )
+    assert "WRONG" not in done.stdout
+    assert "nothing wrong was found; 1 of " in done.stdout
+
+
+def test_a_revision_by_which_decisions_were_made_and_that_is_left_out_is_not_proved(
+    history: Ledgered, tmp_path: Path
+) -> None:
+    """Its Change may be left out with its events, too: an archive is a choice of events."""
+    pod = Pod.from_json(make_pod("web"))
+    revision: Any = SimpleNamespace(number=7, digest="")
+    writer = history._writers[0]
+    writer.recorder.record(Prepared(verb="bind", pod=pod, now=AT, revision=revision))
+    writer.settle()
+    done = asked(packed(exported(), tmp_path / "e.tar"))
+    assert "not proved: Revision 7 isn't here, and Decisions were made by it" in done.stdout
+    assert "nothing wrong was found; 1 of " in done.stdout
 
 
 def test_a_change_that_is_said_to_be_published_with_another_content_than_was_approved_is_named(
