@@ -23,6 +23,7 @@ from scheduler.evidence.rules import faults_of_rules
 from scheduler.evidence.sound import ReadStretches, Span, Stretch, read_apart
 from scheduler.evidence.sources import SOURCES, Found, Source
 from scheduler.evidence.times import Signing, misplaced_events
+from scheduler.evidence.versions import faults_of_versions
 from scheduler.history.holds import faults_of_holds
 from scheduler.ledger import losses
 from scheduler.ledger.checkpoints import UNLOGGED, must_have_been_signed, open_checkpoint, signed_at, tile_reader
@@ -276,6 +277,7 @@ class LogVerifier:
             yield partial(self._check_times, signed)
             yield partial(self._check_by, faults_of_holds)
             yield partial(self._check_by, faults_of_rules)
+            yield partial(self._check_by, faults_of_versions)
 
     def _check_times(self, signed: Iterable[Signed]) -> None:
         """Check that events say times at which they can have been logged."""
