@@ -114,6 +114,14 @@ class TestAsking:
             gated(change, NOTHING)
         assert change.gate_runs.count() == 3
 
+    def test_other_changes_keep_their_runs_and_each_its_newest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(gates, "_KEPT", 2)
+        changes = [opened(make_rule_set(name, **A)) for name in ("a", "b")]
+        made = {change: [gated(change, NOTHING) for _ in range(3)] for change in changes}
+        gated(changes[0], NOTHING)
+        assert changes[0].gate_runs.count() == 2
+        assert set(changes[1].gate_runs.all()) == {*made[changes[1]][1:]}
+
 
 class TestRunning:
     def test_one_run_is_taken_at_a_time_and_each_once(self) -> None:
@@ -137,7 +145,9 @@ class TestRunning:
         assert not publishing.end_gate(lost, FIVE, revision=0, snapshot_at=None)
         GateRun.objects.update(heartbeat_at=timezone.now() - gates.SILENT * 2)
         assert publishing.take_gate() is None
-        assert "ended before it was done, twice" in GateRun.objects.get().fault
+        failed = GateRun.objects.get()
+        assert "ended before it was done, twice" in failed.fault
+        assert failed.ended_at is not None
 
     def test_a_process_that_ends_without_a_word_is_noticed_at_once(self) -> None:
         publishing.run_gate(change=opened(), by="ops")
@@ -146,6 +156,39 @@ class TestRunning:
             assert run is not None
             publishing.lose_gate(run)
             assert state_of(run) == state
+        assert GateRun.objects.get().ended_at is not None
+
+    def test_a_run_that_another_process_has_taken_up_or_that_is_over_is_not_lost_with_the_first(self) -> None:
+        change = opened()
+        publishing.run_gate(change=change, by="ops")
+        first = publishing.take_gate()
+        assert first is not None
+        publishing.lose_gate(first)
+        second = publishing.take_gate()
+        assert second is not None
+        publishing.lose_gate(first)
+        assert state_of(second) == "running", "the second process goes on"
+        assert publishing.end_gate(second, NOTHING, revision=0, snapshot_at=None)
+        publishing.lose_gate(second)
+        assert state_of(second) == "done", "its process may still be ended after its last word"
+
+    def test_a_run_that_is_cancelled_as_it_is_taken_up_stays_so(self) -> None:
+        asked = publishing.run_gate(change=opened(), by="ops")
+
+        def cancelling(execute: Any, sql: str, *arguments: Any) -> Any:
+            if '"started_at"' in sql and sql.startswith("UPDATE"):
+                GateRun.objects.filter(pk=asked.pk).update(state=GateRun.State.CANCELLED)
+            return execute(sql, *arguments)
+
+        with connection.execute_wrapper(cancelling):
+            assert publishing.take_gate() is None
+        assert state_of(asked) == "cancelled"
+
+    def test_what_a_run_found_long_ago_is_kept_while_lost_ones_are_looked_for(self) -> None:
+        run = gated(opened(), NOTHING)
+        GateRun.objects.update(heartbeat_at=timezone.now() - gates.SILENT * 2)
+        assert publishing.take_gate() is None
+        assert state_of(run) == "done"
 
     @pytest.mark.parametrize("days", [-1, 1])
     def test_a_machine_whose_clock_is_wrong_takes_nobody_for_dead_nor_is_taken_for_it(
@@ -249,6 +292,7 @@ class TestPublishing:
         gated(change, [Result("tests", PASSED, "no tests")])
         with pytest.raises(PublishingError, match="hasn't checked: documents"):
             publish(change)
+        assert publishing.gate_of(change).needs_run, "the clock asks for another run"
 
     def test_a_result_that_no_longer_counts_is_said_with_what_became_of_the_run_after_it(self, required: None) -> None:
         change = opened()
@@ -441,6 +485,32 @@ class TestSettings:
         for level in ("warning", "blocking"):
             client.post("/admin/policies/gatesetting/add/", typed | {"level": level})
         assert GateSetting.objects.count() == 3
+
+    def test_the_same_level_for_another_check_or_another_reason_is_set_too(self) -> None:
+        root = User.objects.create_superuser("root")
+        for check, reason in (("refused", "it hurt"), ("taken", "it hurt"), ("taken", "it hurt again")):
+            publishing.set_gate_level(rule_set="web", check=check, level="blocking", by=root, reason=reason)
+        made = GateSetting.objects.order_by("pk").values_list("check_name", "reason")
+        assert list(made) == [("refused", "it hurt"), ("taken", "it hurt"), ("taken", "it hurt again")]
+        before = AuditEvent.objects.filter(kind="gate.set").order_by("pk").values_list("before", flat=True)
+        assert [bool(digest) for digest in before] == [False, False, True], "each check has a history of its own"
+
+    def test_the_settings_of_a_rule_set_that_a_change_does_not_touch_do_not_count(self) -> None:
+        levels = gates.strictest(["web"], {("pay", "taken"): "blocking", ("web", "refused"): "blocking"})
+        assert (levels["taken"], levels["refused"]) == (settings.BERTH.gate_checks["taken"], "blocking")
+
+
+class TestResults:
+    def test_findings_come_first_and_among_them_those_that_block(self) -> None:
+        levels = {"refused": "warning", "taken": "warning", "tests": "blocking", "documents": "blocking"}
+        verdicts = {"documents": PASSED, "taken": FOUND, "tests": UNKNOWN, "refused": FOUND}
+        results = [Result(check, verdict, check) for check, verdict in verdicts.items()]
+        assert [each.check for each in gates.in_order(results, levels)] == ["tests", "refused", "taken", "documents"]
+
+    @pytest.mark.parametrize(("count", "named"), [(3, "a, b, c"), (4, "a, b, c, …")])
+    def test_a_refusal_names_the_first_findings_and_says_that_there_are_more(self, count: int, named: str) -> None:
+        result = Result("refused", FOUND, "Pods run where they may not", list("abcd")[:count])
+        assert f"may not ({named}). Edit it" in gates.blocked([result], {"refused": "blocking"})
 
     def test_its_form_chooses_no_rule_set_for_anybody(self) -> None:
         publish_all(make_rule_set("web", **A))
