@@ -99,6 +99,7 @@ def team_a(root: User) -> OnBehalf:
         give("team-b-live", "team-b-x", "team-b"),
         give("team-a-of-b", "team-b-x", "team-a"),
         give("team-a-wide", "team-a-web", "team-a", "team-b"),
+        give("shared-live", "team-a-web", "team-a"),
         make_pause("b-paused", "RuleSet/team-b-x"),
         make_exemption("b-exempted", "RuleSet/team-b-x"),
     )
@@ -128,6 +129,12 @@ OUT_OF_REACH: dict[str, Callable[[], Edit]] = {
     "pausing another's rule set": lambda: Edit.of(make_pause("team-a-p", "RuleSet/team-b-x")),
     "pausing a rule of it": lambda: Edit.of(make_pause("team-a-p", "RuleSet/team-b-x/team")),
     "pausing another's Assignment": lambda: Edit.of(make_pause("team-a-p", "Assignment/team-b-live")),
+    "pausing an Assignment that takes another's Pods": lambda: Edit.of(
+        make_pause("team-a-p", "Assignment/team-a-wide")
+    ),
+    "pausing an Assignment of another's rule set": lambda: Edit.of(make_pause("team-a-p", "Assignment/team-a-of-b")),
+    "pausing an Assignment of another name": lambda: Edit.of(make_pause("team-a-p", "Assignment/shared-live")),
+    "a new Assignment of another name": lambda: Edit.of(give("shared", "team-a-web", "team-a")),
     "resuming": lambda: Edit("Pause", "b-paused", None),
     "a Pause in place of another's": lambda: Edit.of(make_pause("b-paused", "RuleSet/team-a-web")),
     "exempting from another's rule set": lambda: Edit.of(make_exemption("team-a-e", "RuleSet/team-b-x")),
@@ -148,6 +155,14 @@ def test_a_token_of_one_team_cannot_touch_another_teams(team_a: OnBehalf, what: 
         publishing.save_edit(edit=edit, change=None, by=team_a, title="t", seen=publishing.seen_of(None, edit.key))
     assert publishing.current_revision().number == mine
     assert [row.name for row in Change.objects.get(pk=change.pk).edits.all()] == ["team-a-live"]
+
+
+def test_what_an_edit_was_made_on_is_out_of_reach_too_though_it_is_not_live_any_more(team_a: OnBehalf) -> None:
+    removing = Edit("Assignment", "team-a-of-b", None)
+    change = publishing.open_change(title="b", edits=[removing], by="ops")
+    publish_all(give("team-a-of-b", "team-a-web", "team-a"))
+    with pytest.raises(PublishingError, match="its rule set team-b-x isn't among the names"):
+        publishing.withdraw_change(change=change, by=team_a)
 
 
 def test_it_does_with_its_own_things_what_its_owner_may(team_a: OnBehalf) -> None:
