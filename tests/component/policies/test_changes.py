@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Assignment, Change, ChangeEvent, RuleSet, RuleSetVersion
-from policies.publishing import Edit, PublishingError
+from policies.publishing import Edit, PublishingError, changes
 from tests.builders import TEAM_FILTER, make_assignment, make_priority_class, make_rule_set
 from tests.component.pages import publish, publish_all
 from tests.component.policies.people import person
@@ -106,6 +106,30 @@ class TestPublishing:
         assert "has no rule" in said
         assert "web: spec.tests[0]" in said
         assert Change.objects.get(pk=change.pk).state == "draft"
+
+    def test_what_is_edited_after_its_documents_were_checked_does_not_go_live(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change, checked = opened(make_rule_set("web", **A)), changes.check_contents
+
+        def check_and_edit(*arguments: Any) -> None:
+            checked(*arguments)
+            other = Edit.of(make_rule_set("web", **B))
+            publishing.edit_change(change=change, edits=[other], by="ops", expected_digest="")
+
+        monkeypatch.setattr(changes, "check_contents", check_and_edit)
+        with pytest.raises(PublishingError, match="was edited meanwhile"):
+            publishing.publish_change(change=change, by="ops", expected_digest="")
+        assert live().number == 0
+
+    def test_what_somebody_else_has_removed_is_not_sent_to_review_to_be_removed_again(self) -> None:
+        publish_all(make_rule_set("web", **A))
+        change, other = (
+            publishing.open_change(title=title, edits=[Edit("RuleSet", "web", None)], by="ops") for title in "xy"
+        )
+        do(other, publishing.publish_change, "ops")
+        with pytest.raises(PublishingError, match="web: isn't live, so it can't be removed"):
+            do(change, publishing.submit_change, "ops")
 
     def test_who_may_not_or_comes_too_late_is_told_so_rather_than_of_faults(self, alice: User) -> None:
         publish_all(make_rule_set("web", **A))
@@ -202,6 +226,26 @@ class TestReview:
             do(change, publishing.publish_change, alice)
         assert do(change, publishing.approve_change, carol).state == "approved"
         assert Change.objects.get(pk=other.pk).state == "approved", "nobody has moved what it stands on"
+
+    def test_a_base_that_is_removed_and_comes_back_drops_approvals_for_good(self, alice: User, carol: User) -> None:
+        free_publish(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **B), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        with free():
+            publishing.archive(rule_set=RuleSet.objects.get(name="web"), by="ops", reason="old")
+            publishing.roll_back(to_number=1, by="ops", reason="not that old")
+        standing = publishing.standing_of(Change.objects.get(pk=change.pk))
+        assert (standing.state, standing.moved, standing.approvals) == ("in_review", (), 0)
+
+    def test_what_an_edit_made_unapproved_before_is_not_said_to_be_overtaken(self, alice: User, carol: User) -> None:
+        free_publish(make_rule_set("web", **A))
+        change = opened(make_rule_set("web", **B), by=alice)
+        do(change, publishing.submit_change, alice)
+        do(change, publishing.approve_change, carol)
+        do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("web", **C))])
+        free_publish(make_rule_set("web", filters=[TEAM_FILTER]))
+        assert not change.events.filter(act="overtake").exists()
 
     def test_what_dropped_an_approval_is_said_until_the_change_is_another(self, alice: User, carol: User) -> None:
         free_publish(make_rule_set("web", **A))
