@@ -1,11 +1,13 @@
 """`apply` beside colleagues: whose edit it touches is said, nothing of theirs is lost or published."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError
+from django.utils import timezone
 
 from policies import manifests, publishing
 from policies.engine.ruleset import Revision
@@ -89,6 +91,22 @@ class TestChanges:
         again = {"wanted": {wanted.key: wanted}}
         assert publishing.open_already(**again, by=alice) == change
         assert publishing.open_already(**again, by=person("alice", "Operator")) is None
+
+    @pytest.mark.parametrize("field", ["publish_at", "expires_at"])
+    def test_a_change_that_has_a_time_is_another_than_that_of_who_applies_the_same(self, field: str) -> None:
+        alice, wanted = person("alice", "Operator"), publishing.Edit.of(make_rule_set(**MINE))
+        change = publishing.open_change(title="mine", edits=[wanted], by=alice)
+        act = {"publish_at": publishing.schedule_change, "expires_at": publishing.set_expiry}[field]
+        act(change=change, by=alice, expected_digest=change.digest, **{field: timezone.now() + timedelta(hours=1)})
+        assert publishing.open_already(wanted={wanted.key: wanted}, by=alice) is None
+
+    def test_a_repository_has_its_own_change_beside_the_same_one_of_its_account(self) -> None:
+        alice, wanted = person("alice", "Operator"), publishing.Edit.of(make_rule_set(**MINE))
+        publishing.open_change(title="mine", edits=[wanted], by=alice)
+        again, shop = {wanted.key: wanted}, publishing.Keeper("shop-rules")
+        assert publishing.open_already(wanted=again, by=alice, keeper=shop) is None
+        theirs = publishing.open_change(title="the pipeline's", edits=[wanted], by=alice, keeper=shop)
+        assert publishing.open_already(wanted=again, by=alice, keeper=shop) == theirs
 
     def test_open_changes_that_touch_the_same_are_named(self, write: Any) -> None:
         publish(make_rule_set(**FIRST))
