@@ -11,11 +11,20 @@ from django.core.management import CommandError, call_command
 
 from policies import manifests, publishing
 from policies.models import Assignment, PriorityClass, PriorityClassVersion, Revision, RuleSet
+from policies.publishing.gates import FOUND
+from scheduler.applying import Documents, Planned, plan_documents
 from scheduler.cluster.client import Client
 from scheduler.cluster.errors import APIUnavailableError
+from scheduler.gate import runs as gate
 from scheduler.management.commands.plan import Command
 from scheduler.priority_classes.reconcile import look
-from tests.builders import TEAM_FILTER, assignment_document, priority_class_document, rule_set_document
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    make_rule_set,
+    priority_class_document,
+    rule_set_document,
+)
 from tests.priority_server import PriorityServer
 from tests.unit.priority_classes.test_users import Pods, pod
 
@@ -176,3 +185,20 @@ def test_it_says_who_keeps_the_number_of_a_class_that_would_be_made_anew(
     assert "Pods that keep their present priority:\n  batch: 1 Pod of Job shop/web with 1,000" in said
     assert "theirs: 1 Pod" not in said
     assert code_of_plan(str(file)) == 2
+
+
+def test_a_plan_is_blocked_where_the_rule_set_that_its_gate_finds_asks_for_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The documents needn't name that rule set: its Pods may be taken from it by an Assignment of another one."""
+    found = publishing.Result("taken", FOUND, "rule sets lose Pods", found=[{"ruleSet": "pay", "lost": 3}])
+    monkeypatch.setattr(gate, "examine", lambda *_, **__: gate.Examined([found]))
+    documents = Documents(rule_sets={"web": make_rule_set("web")})
+
+    def planned() -> Planned:
+        return plan_documents(documents, by="ops", gate=True, asks_cluster=False)
+
+    assert (planned().ok, planned().blocked) == (True, "")
+    publishing.set_gate_level(rule_set="pay", check="taken", level="blocking", by="root")
+    assert not planned().ok
+    assert planned().blocked.startswith("The gate blocks it: rule sets lose Pods.")
