@@ -90,6 +90,35 @@ class TestGoingBack:
         tick(now + HOUR)
         assert (filters_of("data"), live().pauses) == (["MatchNodeSelector"], [])
 
+    def test_nor_where_its_target_was_brought_back_as_it_was_and_all_else_goes_back(
+        self, alice: User, now: datetime
+    ) -> None:
+        assigned = make_assignment("all", "web")
+        publish_all(
+            make_rule_set("web", **A), make_rule_set("data", **A), assigned, make_pause(target="Assignment/all")
+        )
+        edits = [Edit("Assignment", "all", None), Edit.of(make_rule_set("data", **B))]
+        change = publishing.open_change(title="for an hour", edits=edits, by=alice)
+        do(change, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(change, publishing.publish_change, alice)
+        publish_all(assigned)
+        tick(now + HOUR)
+        assert (filters_of("data"), live().assignments, live().pauses) == (["PodFitsHost"], [assigned], [])
+
+    def test_a_pause_whose_target_a_later_change_leaves_out_too_keeps_nothing_else_from_going_back(
+        self, alice: User, now: datetime
+    ) -> None:
+        publish_all(make_rule_set("web", **A), make_rule_set("data", **A), make_pause(target="RuleSet/web/PodFitsHost"))
+        first = opened(make_rule_set("web", **B), make_rule_set("data", **B), by=alice)
+        do(first, publishing.set_expiry, alice, expires_at=now + HOUR)
+        do(first, publishing.publish_change, alice)
+        second = opened(make_rule_set("web", **C), by=alice)
+        do(second, publishing.set_expiry, alice, expires_at=now + DAY)
+        do(second, publishing.publish_change, alice)
+        tick(now + HOUR)
+        assert (filters_of("data"), filters_of("web")) == (["PodFitsHost"], ["PodToleratesNodeTaints"])
+        assert live().pauses == []
+
     def test_published_by_hand_it_goes_back_too_and_late_after_an_outage(self, alice: User, now: datetime) -> None:
         publish_all(make_rule_set("web", **A))
         change = opened(make_rule_set("web", **B), by=alice)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from policies import publishing
 from policies.models import Change, ChangeEvent, GateRun, Revision
-from policies.publishing import Edit, OnBehalf, OvertakenError, PublishingError, schedules
+from policies.publishing import Edit, OnBehalf, OvertakenError, PublishingError, changes, schedules
 from tests.builders import make_assignment, make_exemption, make_pause, make_priority_class, make_rule_set
 from tests.component.pages import get, publish_all
 from tests.component.policies.people import person
@@ -505,6 +505,26 @@ class TestSeveral:
             patched.setattr(schedules, "_armed", armed)
             assert tick(now + HOUR) == []
         assert tick(now + 5 * HOUR) == [f"{change} made Revision 1"]
+
+    @pytest.mark.parametrize("act", ["set a later time", "edited it and took that back"])
+    def test_what_is_done_while_the_clock_checks_the_documents_keeps_it_from_going_live(
+        self, act: str, alice: User, now: datetime, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        change = scheduled(opened(make_rule_set("web", **A), by=alice), alice, now + HOUR)
+        checked = changes.check_contents
+
+        def check(*of: Any) -> None:
+            checked(*of)
+            if act == "set a later time":
+                scheduled(change, alice, now + 5 * HOUR)
+                return
+            for content in (B, A):
+                do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("web", **content))])
+
+        monkeypatch.setattr(changes, "check_contents", check)
+        tick(now + HOUR)
+        assert (fresh(change).state, live().number) == ("draft", 0)
+        assert ("changed since its time was set, by alice" in fresh(change).held) == (act != "set a later time")
 
     @pytest.mark.django_db(transaction=True)
     def test_two_people_at_once_do_not_get_two_times_for_one_thing(self, now: datetime) -> None:
