@@ -22,12 +22,20 @@ from django.utils import timezone
 
 from policies import checking, manifests, publishing
 from policies.checking.passed import Passed
+from policies.engine.documents import document_of
 from policies.management.files import texts_of
 from policies.models import Change, Revision, RuleSetVersion
 from scheduler.cluster.client import Client as ClusterClient
 from scheduler.cluster.errors import APIUnavailableError
 from scheduler.models import Process
-from tests.builders import TEAM_FILTER, assignment_document, make_assignment, make_rule_set, rule_set_document
+from tests.builders import (
+    TEAM_FILTER,
+    assignment_document,
+    make_assignment,
+    make_pause,
+    make_rule_set,
+    rule_set_document,
+)
 from tests.component.pages import opened, publish_all
 
 pytestmark = pytest.mark.django_db
@@ -397,6 +405,17 @@ def test_prune_removes_what_the_files_no_longer_hold_in_its_scope(
     _run("apply", "--publish", *prune, str(path))
     live = publishing.current_revision()
     assert {each.name for each in [*live.rule_sets, *live.assignments]} == left
+
+
+def test_files_that_hold_a_pause_and_prune_what_it_pauses_are_refused(tmp_path: Path) -> None:
+    """Otherwise the Pause would end, though the files hold it."""
+    paused = make_pause(target="RuleSet/web")
+    publish_all(make_rule_set("web"), make_rule_set("data"), paused)
+    path = tmp_path / "data.yaml"
+    path.write_text("---\n".join(manifests.to_yaml(each) for each in (rule_set_document("data"), document_of(paused))))
+    with pytest.raises(CommandError, match=r"web-paused: spec\.target: no rule set web is live"):
+        _run("apply", "--publish", "--prune", "*", str(path))
+    assert publishing.current_revision().pauses == [paused]
 
 
 @pytest.mark.parametrize("scope", ["Ruleset/web-*", "rulesets/*", "RuleSet/", "RuleSet/web/team", ""])

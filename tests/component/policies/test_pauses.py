@@ -135,6 +135,23 @@ class TestVerbs:
         assert live().pauses == []
         assert change.state == "published"
 
+    def test_resuming_ends_every_pause_of_a_target_and_no_other(self) -> None:
+        named = {"one": "RuleSet/web", "two": "RuleSet/web", "part": "RuleSet/web/team"}
+        publish(*(Edit.of(make_pause(name, target)) for name, target in named.items()))
+        publishing.resume(target="RuleSet/web", by="ops", reason="over")
+        assert [each.name for each in live().pauses] == ["part"]
+
+    def test_who_looked_at_another_pause_of_a_target_does_not_resume_it(self) -> None:
+        publishing.pause(target="everything", by="ops", reason="why")
+        looked_at = publishing.digest_of_shown(*live().pauses)
+        publishing.pause(target="everything", by="alice", reason="an incident")
+        with pytest.raises(PublishingError, match="Somebody was faster"):
+            publishing.resume(target="everything", by="ops", reason="over", looked_at=looked_at)
+        assert [each.reason for each in live().pauses] == ["an incident"]
+        looked_at = publishing.digest_of_shown(*live().pauses)
+        publishing.resume(target="everything", by="ops", reason="over", looked_at=looked_at)
+        assert live().pauses == []
+
     def test_what_is_paused_is_paused_anew_with_another_end(self) -> None:
         publishing.pause(target="everything", by="ops", reason="why")
         publishing.pause(target="everything", by="ops", reason="why", until="2030-01-01T00:00:00Z")
