@@ -369,6 +369,17 @@ def test_going_back_is_reviewed_where_that_is_set(operator: Client, monkeypatch:
     assert Change.objects.filter(state="in_review").count() == 1
 
 
+def test_going_back_is_at_once_where_only_that_needs_no_review(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = publish_all(make_rule_set("web", filters=[TEAM_FILTER]))
+    publish_all(make_rule_set("web", filters=[{"name": "none", "expression": "false"}]))
+    berth = msgspec.structs.replace(settings.BERTH, review_required=True, review_roll_backs=False)
+    monkeypatch.setattr(settings, "BERTH", berth)
+    made = told(ask(operator, "post", f"/revisions/{first.number}/rollback", {"reason": "worse"}))
+    assert (made["state"], made["revision"]) == ("published", publishing.current_revision().number)
+
+
 @pytest.mark.parametrize(("in_url", "body"), [("?reason=over", None), ("", {"reason": "over"})])
 def test_why_a_pause_ends_is_kept_whether_the_url_or_the_body_says_it(
     operator: Client, in_url: str, body: dict[str, str] | None
