@@ -58,6 +58,14 @@ def test_two_orders_that_make_a_third_are_refused_until_one_is_chosen(alice: Use
     ]
 
 
+def test_the_first_assignment_in_an_older_change_is_placed_in_the_order_that_is_live_then(alice: User) -> None:
+    change = publishing.open_change(title="older", edits=[Edit.of(make_rule_set("other"))], by=alice)
+    do(moved(alice, "three", 15), publishing.publish_change, alice)
+    do(change, publishing.edit_change, alice, edits=[Edit.of(make_assignment("two", order=12))])
+    do(change, publishing.publish_change, alice)
+    assert order() == ["one", "two", "three"]
+
+
 @pytest.mark.parametrize("side", ["mine", "theirs"])
 def test_rebased_it_is_the_order_that_was_chosen_and_needs_approvals_again(alice: User, side: str) -> None:
     first = moved(alice, "three", 15)

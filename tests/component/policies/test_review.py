@@ -603,6 +603,9 @@ class TestApprovals:
         with pytest.raises(PublishingError, match="has the same result and is already in review"):
             publishing.pause(target="everything", by=bob, reason="storm")
         assert Change.objects.filter(state="in_review").count() == 2
+        do(first, publishing.approve_change, carol)
+        with pytest.raises(PublishingError, match=said):
+            publishing.bring_back(to_number=1, by=bob, reason="wrong")
         # What was rejected may be proposed anew.
         do(first, publishing.reject_change, carol, text="not now")
         assert publishing.propose_roll_back(to_number=1, by=alice, reason="wrong").state == "in_review"
