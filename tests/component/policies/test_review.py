@@ -14,10 +14,11 @@ from policies import publishing
 from policies.engine import ruleset as engine
 from policies.models import Change, ReviewSetting, Revision, RuleSet, RuleSetVersion
 from policies.publishing import Edit, OnBehalf, PublishingError
+from policies.publishing.changes import open_roll_back
 from tests.builders import make_assignment, make_exemption, make_priority_class, make_rule_set
 from tests.component.pages import confirmed, get, publish_all, text_of
 from tests.component.policies.people import person
-from tests.component.policies.test_changes import A, B, C, do, live, opened
+from tests.component.policies.test_changes import A, B, C, do, free_publish, live, opened
 from tests.component.rest.asking import ask, told
 
 pytestmark = pytest.mark.django_db
@@ -586,6 +587,20 @@ class TestApprovals:
         monkeypatch.setattr(settings, "BERTH", msgspec.structs.replace(settings.BERTH, review_roll_backs=False))
         assert "Revision 3 was made" in confirmed(operator, "/admin/policies/revision/1/roll_back/", "wrong")
         assert [each.version for each in live().rule_sets] == [1]
+
+    def test_an_edited_roll_back_needs_what_any_change_needs(
+        self, alice: User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        free_publish(make_rule_set("web", **A))
+        free_publish(make_rule_set("web", **B))
+        berth = msgspec.structs.replace(settings.BERTH, review_required=True, review_roll_backs=False)
+        monkeypatch.setattr(settings, "BERTH", berth)
+        change = open_roll_back(to_number=1, by=alice, reason="wrong")
+        assert change is not None
+        assert publishing.standing_of(change).missing == []
+        do(change, publishing.edit_change, alice, edits=[Edit.of(make_rule_set("new", **A))])
+        with pytest.raises(PublishingError, match="It needs 1 more approval"):
+            do(change, publishing.publish_change, alice)
 
     @pytest.mark.usefixtures("reviewed")
     def test_a_single_act_that_is_in_review_already_is_not_sent_there_twice(self, alice: User, carol: User) -> None:
