@@ -12,13 +12,14 @@ from rest_framework.response import Response
 from policies import publishing
 from policies.api.asked import Asked, asked_of
 from policies.api.base import Door, by_of
-from policies.api.problems import ConflictProblem
+from policies.api.problems import AwayProblem, ConflictProblem
 from policies.api.throttles import CheckThrottle
 from scheduler.backtest.runs import RUN_BACKTEST
 from scheduler.cluster.client import connect
 from scheduler.decisions.time_limit import TimeLimit
 from scheduler.scenario import (
     SECONDS,
+    ClusterAwayError,
     Scenario,
     ScenarioError,
     live_snapshot,
@@ -135,6 +136,8 @@ class ScenarioView(Door):
             raise ValidationError({"pod": "name a Pod in the cluster, or give a manifest"})
         try:
             found = _found(asked)
+        except ClusterAwayError as error:
+            raise AwayProblem(str(error)) from error
         except ScenarioError as error:
             raise ConflictProblem(str(error)) from error
         return Response({**msgspec.to_builtins(found), "says": found.sentences})

@@ -11,13 +11,13 @@ from policies.engine.objects.snapshot import Snapshot
 from scheduler.cluster.bind import is_name
 from scheduler.cluster.building import SnapshotBuilder
 from scheduler.cluster.client import ASK_TIMEOUT_SECONDS, PENDING_SELECTOR, Client, pod_path
-from scheduler.cluster.errors import APIError
+from scheduler.cluster.errors import APIError, APINotFoundError
 from scheduler.cluster.kinds import NAMESPACES, NODES, OBJECTS, PODS
 from scheduler.cluster.listing import list_all
 from scheduler.cluster.reflection import added
 from scheduler.decisions.rebuilding import ReplayError, Snapshots
 from scheduler.models import Decision
-from scheduler.scenario.errors import ScenarioError
+from scheduler.scenario.errors import ClusterAwayError, ScenarioError
 from scheduler.scenario.template import Template, make_template, template_of
 
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
@@ -64,7 +64,7 @@ def template_of_deployment(client: Client, named: str) -> Template:
     """Return the template of a Deployment in the cluster, from its current ReplicaSet, with the number of its Pods on nodes.
 
     Raises:
-        ScenarioError: the Deployment doesn't exist, or can't be read.
+        ScenarioError: the Deployment doesn't exist, or can't be read; ClusterAwayError if that may change.
     """
     namespace, name = _split(named, "Deployment")
     path = f"/apis/apps/v1/namespaces/{namespace}"
@@ -80,8 +80,7 @@ def template_of_deployment(client: Client, named: str) -> Template:
         )
         pods = msgspec.json.decode(body, type=_Pods).items or []
     except (APIError, msgspec.DecodeError) as error:
-        message = f"Deployment {named} can't be read: {error}. Use its manifest instead"
-        raise ScenarioError(message) from error
+        raise _unread(error, f"Deployment {named}") from error
     uid = deployment.metadata.uid
     own = [each for each in sets if _is_of(each.metadata, {uid})]
     newest = max(own, key=_age, default=None)
@@ -104,6 +103,11 @@ def _split(named: str, kind: str) -> tuple[str, str]:
     return namespace, name
 
 
+def _unread(error: Exception, what: str) -> ScenarioError:
+    message = f"{what} can't be read: {error}. Use its manifest instead"
+    return (ScenarioError if isinstance(error, APINotFoundError) else ClusterAwayError)(message)
+
+
 def _age(found: _Workload) -> tuple[int, str, str]:
     """Return the sort key by which a Deployment's current ReplicaSet is the last: after a rollback it is an older one."""
     metadata = found.metadata
@@ -120,22 +124,21 @@ def pod_of_cluster(client: Client, named: str) -> dict[str, Any]:
     """Return a Pod of the cluster, by namespace/name, as Kubernetes JSON.
 
     Raises:
-        ScenarioError: the Pod doesn't exist, or can't be read.
+        ScenarioError: the Pod doesn't exist, or can't be read; ClusterAwayError if that may change.
     """
     namespace, name = _split(named, "Pod")
     try:
         body = client.get(path=pod_path(namespace, name), timeout_seconds=ASK_TIMEOUT_SECONDS)
         return msgspec.json.decode(body, type=dict[str, Any])
     except (APIError, msgspec.DecodeError) as error:
-        message = f"Pod {named} can't be read: {error}. Use its manifest instead"
-        raise ScenarioError(message) from error
+        raise _unread(error, f"Pod {named}") from error
 
 
 def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:
     """Return the cluster as it is now, with these kinds of objects.
 
     Raises:
-        ScenarioError: the API server is unavailable, or refuses.
+        ClusterAwayError: the API server is unavailable, or refuses.
     """
     builder = SnapshotBuilder()
     try:
@@ -146,7 +149,7 @@ def live_snapshot(client: Client, reads: frozenset[str]) -> Snapshot:
         builder.on_pods(added(list_all(client, PODS)))
     except APIError as error:
         message = f"the cluster can't be listed: {error}"
-        raise ScenarioError(message) from error
+        raise ClusterAwayError(message) from error
     return builder.build()
 
 

@@ -7,7 +7,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
-from scheduler.cluster.errors import APIError
+from scheduler.cluster.errors import APINotFoundError, APIUnavailableError
+from scheduler.scenario import live_snapshot
 from tests.component.rest.asking import ask, told
 from tests.component.scenario.cases import cluster
 from tests.conftest import HTTPSClient
@@ -25,8 +26,16 @@ class Cluster:
     def get(self, *, path: str, timeout_seconds: float) -> bytes:
         if path != "/api/v1/namespaces/shop/pods/web-1":
             message = "404 not found"
-            raise APIError(message)
+            raise APINotFoundError(message)
         return json.dumps(POD).encode()
+
+
+class ClusterAway:
+    def get(self, **_: object) -> bytes:
+        message = "connection refused"
+        raise APIUnavailableError(message)
+
+    list_pages = get
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +77,15 @@ def test_the_schema_names_each_member_of_the_answer_and_how_refusals_are_written
 )
 def test_what_cant_be_worked_out_is_said(operator: Client, body: dict[str, Any], status: int, said: str) -> None:
     assert said in told(ask(operator, "post", "/scenario", body), status)["detail"]
+
+
+@pytest.mark.parametrize("body", [{"pod": "shop/web-1"}, {"manifest": POD}])
+def test_an_api_server_that_is_away_is_no_conflict_of_the_request(
+    operator: Client, monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("scheduler.api.scenario.connect", ClusterAway)
+    monkeypatch.setattr("scheduler.api.scenario.live_snapshot", live_snapshot)
+    assert "connection refused" in told(ask(operator, "post", "/scenario", body), 503)["detail"]
 
 
 def test_only_who_may_start_scenarios_is_answered_as_on_the_page(auditor: Client, operator: Client) -> None:
