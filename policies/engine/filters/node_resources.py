@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.columns import Mask, allocatable, free, free_slots
-from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, PODS, Resources, is_extended
+from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, PODS, Resources, fault_of_ignored, is_extended
 from policies.engine.objects.table import Rows, Table
 from policies.engine.rule import NODE, POD_GONE, Cycle, Detail, Filter, Scope
 from policies.engine.status import PASSED, Code, Status, Verdicts
@@ -46,6 +46,11 @@ class PodFitsResources(Filter):
     def __init__(self, arguments: Arguments) -> None:
         self._ignored = frozenset(arguments.ignored_resources)
         self._ignored_groups = frozenset(arguments.ignored_resource_groups)
+        self._arguments = arguments
+
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too."""
+        return fault_of_ignored(self._arguments.ignored_resources, self._arguments.ignored_resource_groups)
 
     def detail(self, cycle: Cycle, row: int, status: Status) -> Detail:
         """Return how much is needed, how much is free, and how much would have to be freed."""

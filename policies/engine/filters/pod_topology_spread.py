@@ -52,6 +52,10 @@ class EvenPodsSpread(Filter):
         self.reads = arguments.reads(DO_NOT_SCHEDULE)
         self.requeued_by = POD_CHANGES | self.reads | {NODE, NODE_GONE, POD_LEAVES}
 
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too."""
+        return self._defaults.fault
+
     def looks_around(self, pod: Pod, snapshot: Snapshot, coming: Iterable[Pod]) -> bool:
         """Return whether the Pod has constraints, or may get some by default."""
         return bool(pod.spec.topology_spread_constraints or self.reads)

@@ -4,11 +4,12 @@ Source: kube-scheduler v1.36.3 framework/types.go (Resource.Add, SetMaxResource)
 and pkg/apis/core/v1/helper/helpers.go. cpu is counted in millicores, all else in whole units.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from policies.engine.quantity import Quantity, Text, to_milli, to_value, wrap
+from policies.engine.reading import shown
 from policies.engine.selectors import is_label_key
 
 # A Kubernetes ResourceList in JSON: name -> quantity.
@@ -65,6 +66,20 @@ def is_extended(name: str) -> bool:
     if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
         return False
     return is_label_key(f"requests.{name}")
+
+
+def fault_of_ignored(names: Iterable[str], groups: Iterable[str]) -> str:
+    """Return why resources or groups of them can't be ignored; "" for nothing.
+
+    Source: kube-scheduler v1.36.3 apis/config/validation/validation_pluginargs.go (validateResources).
+    """
+    for index, name in enumerate(names):
+        if not is_label_key(name):
+            return f"ignoredResources[{index}]: {shown(name)} is no resource's name, such as example.com/gpu"
+    for index, group in enumerate(groups):
+        if "/" in group or not is_label_key(group):
+            return f"ignoredResourceGroups[{index}]: {shown(group)} is no domain without a slash, such as example.com"
+    return ""
 
 
 def is_counted(name: str) -> bool:

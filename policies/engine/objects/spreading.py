@@ -19,12 +19,14 @@ from policies.engine.objects.pod_spec import TopologySpreadConstraint
 from policies.engine.objects.snapshot import Snapshot
 from policies.engine.objects.table import Numbers, Table
 from policies.engine.objects.tolerations import match_tolerated
+from policies.engine.reading import shown
 from policies.engine.selectors import (
     EVERYTHING,
     Labels,
     LabelSelector,
     Selector,
     SelectorError,
+    is_label_key,
     parse_selector,
     selector_of,
 )
@@ -52,6 +54,19 @@ class SpreadDefaults(msgspec.Struct, rename="camel", frozen=True, forbid_unknown
             raise ValueError(message)
         for constraint in self.default_constraints:
             _check_default(constraint)
+
+    @property
+    def fault(self) -> str:
+        """What kube-scheduler refuses too (apis/config/validation/validation_pluginargs.go); "" for nothing."""
+        seen: set[tuple[str, str]] = set()
+        for index, each in enumerate(self.default_constraints):
+            place = f"defaultConstraints[{index}]"
+            if not is_label_key(each.topology_key):
+                return f"{place}.topologyKey: {shown(each.topology_key)} is no label's key, such as {ZONE}"
+            if (each.topology_key, each.when_unsatisfiable) in seen:
+                return f"{place}: one before it has the same topologyKey and whenUnsatisfiable"
+            seen.add((each.topology_key, each.when_unsatisfiable))
+        return ""
 
     @property
     def is_system(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.engine.objects.columns import Mask, allocatable, nonzero_requested, requested
-from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, Resources, is_scalar
+from policies.engine.objects.resources import CPU, EPHEMERAL, MEMORY, Resources, fault_of_ignored, is_scalar
 from policies.engine.objects.table import Numbers, Rows, Table
 from policies.engine.rule import Cycle, Scope, Score
 from policies.engine.scores.arithmetic import MAX_SCORE, divide
@@ -358,6 +358,7 @@ class NodeResourcesFit(Score):
         ignored_resource_groups: list[str] = []
 
     def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
         strategy = arguments.scoring_strategy
         resources = strategy.resources or _default_resources()
         self._score: LeastRequestedPriority | MostRequestedPriority | RequestedToCapacityRatioPriority
@@ -368,6 +369,10 @@ class NodeResourcesFit(Score):
             self._score = MostRequestedPriority(ResourceArguments(resources=resources))
         else:
             self._score = LeastRequestedPriority(ResourceArguments(resources=resources))
+
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too."""
+        return fault_of_ignored(self._arguments.ignored_resources, self._arguments.ignored_resource_groups)
 
     def score(self, cycle: Cycle, rows: Rows) -> Numbers:
         """Score as the strategy says."""

@@ -40,6 +40,10 @@ class EvenPodsSpreadPriority(Score):
         self._defaults = arguments
         self.reads = arguments.reads(SCHEDULE_ANYWAY)
 
+    def fault(self) -> str:
+        """Return what kube-scheduler refuses too."""
+        return self._defaults.fault
+
     def score(self, cycle: Cycle, rows: Rows) -> Numbers | None:
         """Add up the constraints."""
         pod, snapshot = cycle.pod, cycle.snapshot

@@ -127,6 +127,12 @@ def wanted(requirement: dict[str, Any]) -> dict[str, Any]:
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
 
 
+def spread(*keys: str) -> dict[str, Any]:
+    return {
+        "defaultConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"} for key in keys]
+    }
+
+
 class TestReadRuleSet:
     def test_every_member_of_a_rule_set_is_read(self) -> None:
         rule_set = read_rule_set(FULL_RULE_SET)
@@ -349,6 +355,21 @@ class TestRules:
             "addedAffinity: 'metadata.name' 'In' ['a', 'b'] can't be read: matchFields take In or NotIn, with one value"
         )
         assert faults["arguments"] == said
+
+    @pytest.mark.parametrize("find", [filter_faults, score_faults])
+    @pytest.mark.parametrize(
+        ("builtin", "arguments", "fault"),
+        [
+            ("NodeResourcesFit", {"ignoredResources": ["a.b/c", "a b"]}, "ignoredResources[1]: 'a b' is no resource's name"),
+            ("NodeResourcesFit", {"ignoredResourceGroups": ["a.b/c"]}, "ignoredResourceGroups[0]: 'a.b/c' is no domain"),
+            ("PodTopologySpread", spread("a zone"), "defaultConstraints[0].topologyKey: 'a zone' is no label's key"),
+            ("PodTopologySpread", spread("a", "b", "a"), "defaultConstraints[2]: one before it has the same topologyKey"),
+        ],
+    )  # fmt: skip
+    def test_arguments_with_which_kube_scheduler_does_not_start_are_refused(
+        self, find: Callable[..., dict[str, str]], builtin: str, arguments: dict[str, Any], fault: str
+    ) -> None:
+        assert find(builtin=builtin, arguments=arguments)["arguments"].startswith(fault)
 
     @pytest.mark.parametrize(
         ("resources", "fault"),

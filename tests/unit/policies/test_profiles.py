@@ -169,6 +169,7 @@ def test_a_strategy_that_kube_scheduler_refuses_is_refused_unless_no_rule_is_mad
 def test_a_resource_that_kube_scheduler_leaves_to_an_extender_is_ignored_by_the_rules_too() -> None:
     managed = [{"name": "example.com/capacity", "ignoredByScheduler": True}, {"name": "example.com/gpu"}]
     broken = [None, {"managedResources": 5}, {"managedResources": [7, {"ignoredByScheduler": True}]}]
+    broken.append({"managedResources": [{"name": "a b/c", "ignoredByScheduler": True}]})
     document = {
         "apiVersion": CONFIGURATION_VERSION,
         "extenders": [*broken, {"urlPrefix": "http://x", "managedResources": managed}],
@@ -185,7 +186,7 @@ def test_a_resource_that_kube_scheduler_leaves_to_an_extender_is_ignored_by_the_
 
 
 def test_what_may_be_left_out_is_read_as_kube_scheduler_reads_it() -> None:
-    ratio = {"shape": [{"score": 9}, {"utilization": 50}]}
+    ratio = {"shape": [{"score": 9}, {"utilization": 50, "score": None}]}
     config = [
         {
             "name": "NodeResourcesFit",
@@ -198,6 +199,18 @@ def test_what_may_be_left_out_is_read_as_kube_scheduler_reads_it() -> None:
     found = arguments(rule_set.spec.scores, "NodeResourcesFit")["scoringStrategy"]["requestedToCapacityRatio"]
     assert found == {"shape": [{"utilization": 0, "score": 9}, {"utilization": 50, "score": 0}]}
     assert arguments(rule_set.spec.scores, "PodTopologySpread") == {}
+
+
+def test_arguments_with_which_kube_scheduler_does_not_start_are_refused() -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "a zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    config = [
+        {"name": "NodeResourcesFit", "args": {"ignoredResources": ["a b"]}},
+        {"name": "PodTopologySpread", "args": {"defaultingType": "List", "defaultConstraints": [constraint]}},
+    ]
+    found = faults_of({"pluginConfig": config})
+    assert list(found) == ["profiles[0].pluginConfig[0].args", "profiles[0].pluginConfig[1].args"]
+    assert "ignoredResources[0]: 'a b' is no resource's name" in found["profiles[0].pluginConfig[0].args"]
+    assert "topologyKey: 'a zone' is no label's key" in found["profiles[0].pluginConfig[1].args"]
 
 
 def test_what_cant_be_taken_over_is_said_by_path_with_what_to_use_instead() -> None:
