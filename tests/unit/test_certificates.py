@@ -35,6 +35,13 @@ def test_a_certificate_is_for_clients_when_it_says_so(
     assert is_for_clients(ssl.PEM_cert_to_DER_cert(pem.decode())) is expected
 
 
+def test_a_certificate_whose_extensions_cannot_be_read_is_refused(authority: Authority) -> None:
+    x400_address = bytes.fromhex("3002a300")
+    pem, _ = authority.sign("a", client=True, written_alternatives=x400_address)
+    with pytest.raises(CertificateError, match="extensions can't be read"):
+        is_for_clients(ssl.PEM_cert_to_DER_cert(pem.decode()))
+
+
 def test_a_peer_goes_by_its_common_name_and_its_alternative_names() -> None:
     names = {"system:kube-scheduler", "scheduler.example.org", "spiffe://example.org/kube-scheduler", "ops@example.org"}
     assert names_in(PEER) == names
