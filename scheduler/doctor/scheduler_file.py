@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from django.conf import settings
 
 from policies.wording import counted
-from scheduler.certificates import CertificateError, expires_at
+from scheduler.certificates import CertificateError, validities
 from scheduler.doctor.addresses import split, without_secrets
 from scheduler.doctor.catalogue import Finding, is_ok
 from scheduler.doctor.findings import Linted, lint
@@ -24,6 +24,8 @@ from scheduler.redirects import NoRedirects
 
 _ENDS_SOON = timedelta(days=21)
 _REACH_SECONDS = 3.0
+_AUTHORITIES = frozenset({"BERTH_EXTENDER_CLIENT_CA_FILE", "tlsConfig.caFile", "tlsConfig.caData"})
+_PEM_IS_NEEDED = "It must be a certificate in PEM format."
 
 
 def configuration(path: Path | None, known_rules: Known) -> tuple[Linted | None, list[Part]]:
@@ -51,14 +53,18 @@ def _part_of(findings: list[Finding], place: Path) -> Part:
 
 
 def certificates(linted: Linted | None) -> Iterator[Part]:
-    """Check Berth's own certificates, and those that kube-scheduler's file names if they are on this machine."""
+    """Check Berth's own certificates, and those in kube-scheduler's file, or that it names if they are on this machine."""
     names = ("extender_tls_cert_file", "extender_client_ca_file")
-    files = {getattr(settings.BERTH, name, ""): f"BERTH_{name.upper()}" for name in names}
+    given = {("", getattr(settings.BERTH, name, "")): f"BERTH_{name.upper()}" for name in names}
     for tls in _tls_of(linted):
-        files |= {tls.ca_file: "tlsConfig.caFile", tls.cert_file: "tlsConfig.certFile"}
-    for path, what in files.items():
-        if path:
-            yield _certificate(Path(path), what)
+        # Data in the file take precedence, as in Go.
+        for name, data, path in (("ca", tls.ca_data, tls.ca_file), ("cert", tls.cert_data, tls.cert_file)):
+            given[(data, "" if data else path)] = f"tlsConfig.{name}{'Data' if data else 'File'}"
+    for (data, path), what in given.items():
+        if data:
+            yield _certificate(base64.b64decode(data), what, "what stands in kube-scheduler's file")
+        elif path:
+            yield _certificate_in(Path(path), what)
 
 
 def _tls_of(linted: Linted | None) -> list[TLSConfig]:
@@ -67,18 +73,37 @@ def _tls_of(linted: Linted | None) -> list[TLSConfig]:
     return [linted.configuration.extenders[index].tls_config for index in linted.berths]
 
 
-def _certificate(path: Path, what: str) -> Part:
+def _certificate_in(path: Path, what: str) -> Part:
+    try:
+        return _certificate(path.read_bytes(), what, str(path))
+    except FileNotFoundError:
+        return Part(f"certificate {what}", "unknown", f"{path} isn't on this machine")
+    except OSError as error:
+        return Part(f"certificate {what}", "error", f"{path}: {error}", _PEM_IS_NEEDED)
+
+
+def _certificate(pem: bytes, what: str, shown: str) -> Part:
+    """Check a certificate with its intermediates, all of which have to be valid, or authorities, one of which has to be."""
     name = f"certificate {what}"
     try:
-        end = datetime.fromtimestamp(expires_at(path.read_bytes()), UTC)
-    except FileNotFoundError:
-        return Part(name, "unknown", f"{path} isn't on this machine")
-    except (OSError, CertificateError) as error:
-        return Part(name, "error", f"{path}: {error}", "The file must be a certificate in PEM format.")
-    left = end - datetime.now(UTC)
-    if left < timedelta():
-        return Part(name, "error", f"{path} expired at {end:%Y-%m-%d %H:%M} UTC", "Renew it: every call fails.")
-    says = f"{path} expires on {end:%Y-%m-%d}, in {counted(left.days, 'day')}"
+        found = validities(pem)
+    except CertificateError as error:
+        return Part(name, "error", f"{shown}: {error}", _PEM_IS_NEEDED)
+    now = datetime.now(UTC)
+    valid = [each for each in found if each.begins_at <= now <= each.ends_at]
+    end, begin = min(each.ends_at for each in found), max(each.begins_at for each in found)
+    may_lack = what in _AUTHORITIES and valid
+    if end < now:
+        says = f"{shown} expired at {end:%Y-%m-%d %H:%M} UTC"
+        if may_lack:
+            says = f"{shown} holds an authority that expired at {end:%Y-%m-%d %H:%M} UTC, beside a valid one"
+            return Part(name, "warning", says, "Take it out of the file: whatever it signed is refused.")
+        return Part(name, "error", says, "Renew it: every call fails.")
+    if begin > now and not may_lack:
+        says = f"{shown} is valid only from {begin:%Y-%m-%d %H:%M} UTC on"
+        return Part(name, "error", says, "Every call fails until then. Is the clock of this machine right?")
+    left = end - now
+    says = f"{shown} expires on {end:%Y-%m-%d}, in {counted(left.days, 'day')}"
     return Part(name, "warning", says, "Renew it.") if left < _ENDS_SOON else Part(name, "ok", says)
 
 
@@ -96,7 +121,11 @@ def address(linted: Linted | None) -> Iterator[Part]:
 def _called(url: str, extender: Extender) -> Part:
     shown = without_secrets(url)
     try:
-        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(extender)), NoRedirects)
+        context = _context(extender)
+    except OSError as error:
+        return _not_tried(shown, error)
+    try:
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), NoRedirects)
         with opener.open(f"{url}/livez", timeout=_REACH_SECONDS):
             return Part("address", "ok", f"{shown} answers this machine")
     except urllib.error.HTTPError as error:
@@ -116,6 +145,13 @@ def _called(url: str, extender: Extender) -> Part:
 def _not_called(shown: str, reason: object) -> Part:
     remedy = "Is the extender up there? Other machines may still reach it."
     return Part("address", "warning", f"{shown} can't be reached from this machine: {reason}", remedy)
+
+
+def _not_tried(shown: str, error: OSError) -> Part:
+    reason = "no PEM, or locked by a passphrase" if isinstance(error, ssl.SSLError) else error.strerror
+    remedy = "Are the files on this machine, too? A key may have no passphrase: kube-scheduler doesn't start with one that has."
+    says = f"{shown} wasn't called from this machine: a certificate or key of tlsConfig can't be used: {reason}"
+    return Part("address", "warning", says, remedy)
 
 
 def _context(extender: Extender) -> ssl.SSLContext:
@@ -148,4 +184,5 @@ def _load_certificate(context: ssl.SSLContext, tls: TLSConfig) -> None:
                 Path(folder, name).write_bytes(base64.b64decode(data))
             paths.append(Path(folder, name) if data else Path(file))
         certificate, key = paths
-        context.load_cert_chain(certificate, key)
+        # Without a password argument, OpenSSL would ask the terminal for one.
+        context.load_cert_chain(certificate, key, password="")

@@ -1,21 +1,21 @@
 """What doctor says of kube-scheduler's configuration: its findings, the address, the certificates."""
 
+import os
 import socket
 import ssl
 import subprocess
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scheduler.doctor import scheduler_file
 from scheduler.doctor.checkup import check, configured_verbs
 from scheduler.doctor.parts import Part
+from tests.certificates import Authority, write
 from tests.component.doctor.checkups import part, set_environment
 from tests.http_answers import answering
 from tests.unit.doctor.cases import berth
@@ -92,6 +92,19 @@ def make_certificate(folder: Path, *, days: int) -> Path:
     return path
 
 
+@pytest.fixture
+def asked() -> Iterator[int]:
+    """A standard input with an answer to OpenSSL's question for a passphrase."""
+    there, (answer, giver) = os.dup(0), os.pipe()
+    os.set_blocking(answer, False)
+    os.write(giver, b"word\n")
+    os.dup2(answer, 0)
+    yield answer
+    os.dup2(there, 0)
+    for each in (there, answer, giver):
+        os.close(each)
+
+
 @pytest.mark.usefixtures("healthy")
 class TestAddress:
     def look(self, folder: Path, url: str, members: str = "") -> Part:
@@ -143,6 +156,17 @@ class TestAddress:
         assert self.look(tmp_path, url, f"tlsConfig: {{caData: {data}, caFile: /nowhere, {ours}}}").state == "ok"
         assert self.look(tmp_path, url, f"tlsConfig: {{caData: {data}}}").state == "warning"
 
+    @pytest.mark.parametrize("form", [["pkcs8", "-topk8"], ["ec", "-aes128"]], ids=["PKCS 8", "of openssl"])
+    def test_a_key_with_a_passphrase_is_told_and_nobody_is_asked_for_it(
+        self, tmp_path: Path, form: list[str], asked: int
+    ) -> None:
+        certificate, key = make_certificate(tmp_path, days=90), tmp_path / "locked.pem"
+        lock = ["openssl", *form, "-passout", "pass:word", "-in", tmp_path / "key.pem", "-out", key]
+        subprocess.run(lock, check=True, capture_output=True)
+        found = self.look(tmp_path, "https://127.0.0.1:1", f"tlsConfig: {{certFile: {certificate}, keyFile: {key}}}")
+        assert (found.state, "passphrase" in found.remedy) == ("warning", True)
+        assert os.read(asked, 9) == b"word\n"
+
     @pytest.mark.parametrize("members", ["tlsConfig: {insecure: true}", "enableHTTPS: true"])
     def test_a_server_that_kube_scheduler_does_not_verify_is_reached(
         self, tmp_path: Path, server: HTTPServer, members: str
@@ -153,23 +177,60 @@ class TestAddress:
         assert self.look(tmp_path, f"https://127.0.0.1:{server.server_port}", members).state == "ok"
 
 
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def base64_of(*pems: bytes) -> str:
+    return b64encode(b"".join(pems)).decode()
+
+
 @pytest.mark.usefixtures("healthy")
 class TestCertificates:
-    def look(self, folder: Path, name: str) -> Part:
-        (folder / "scheduler.yaml").write_text(berth(f"tlsConfig: {{caFile: {name}}}", "https://berth.example"))
+    def look(self, folder: Path, members: str) -> Part:
+        (folder / "scheduler.yaml").write_text(berth(f"tlsConfig: {{{members}}}", "https://berth.example"))
         return part(check(scheduler_config=folder / "scheduler.yaml", quick=True), "certificate")
 
-    @pytest.mark.parametrize(("days", "state"), [(90, "ok"), (20, "warning")])
-    def test_its_end_is_told(self, tmp_path: Path, days: int, state: str) -> None:
-        assert self.look(tmp_path, str(make_certificate(tmp_path, days=days))).state == state
+    @pytest.mark.parametrize("member", ["caFile", "certFile", "caData", "certData"])
+    @pytest.mark.parametrize(
+        ("days", "state", "says"),
+        [
+            (15, "warning", "expires on "),
+            (-1, "error", "expired at "),
+            (21.5, "error", "is valid only from "),
+        ],
+    )
+    def test_the_time_in_which_it_is_valid_is_told(
+        self, tmp_path: Path, authority: Authority, member: str, days: float, state: str, says: str
+    ) -> None:
+        pem, _ = authority.sign("any", days=days)
+        value = base64_of(pem) if member.endswith("Data") else write(tmp_path / "a.pem", pem)
+        found = self.look(tmp_path, f"{member}: {value}")
+        assert (found.name, found.state) == (f"certificate tlsConfig.{member}", state)
+        assert says in found.says
 
-    def test_a_certificate_that_has_ended_is_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(scheduler_file, "expires_at", lambda _pem: datetime.now(UTC).timestamp() - 86_400)
-        assert self.look(tmp_path, str(make_certificate(tmp_path, days=1))).state == "error"
+    def test_one_that_is_valid_for_long_is_well(self, tmp_path: Path) -> None:
+        assert self.look(tmp_path, f"caFile: {make_certificate(tmp_path, days=90)}").state == "ok"
+
+    def test_data_stand_in_for_the_file_beside_them(self, tmp_path: Path, authority: Authority) -> None:
+        ended, _ = authority.sign("any", days=-1)
+        lasting = base64_of(make_certificate(tmp_path, days=90).read_bytes())
+        assert self.look(tmp_path, f"caData: {lasting}, caFile: {write(tmp_path / 'a.pem', ended)}").state == "ok"
+
+    @pytest.mark.parametrize(("days", "state"), [(-1, "warning"), (22, "ok")], ids=["ended", "not begun"])
+    def test_one_authority_of_several_that_is_not_valid_ends_no_calls(
+        self, tmp_path: Path, authority: Authority, days: float, state: str
+    ) -> None:
+        lasting, (other, _) = make_certificate(tmp_path, days=90).read_bytes(), authority.sign("any", days=days)
+        found = self.look(tmp_path, f"caData: {base64_of(lasting, other)}")
+        assert found.state == state
+        assert self.look(tmp_path, f"certData: {base64_of(lasting, other)}").state == "error"
 
     def test_a_certificate_on_another_machine_is_unknown(self, tmp_path: Path) -> None:
-        assert self.look(tmp_path, str(tmp_path / "none.pem")).state == "unknown"
+        assert self.look(tmp_path, f"caFile: {tmp_path / 'none.pem'}").state == "unknown"
 
-    def test_what_is_no_certificate_is_an_error(self, tmp_path: Path) -> None:
-        (tmp_path / "a.pem").write_text("word")
-        assert self.look(tmp_path, str(tmp_path / "a.pem")).state == "error"
+    @pytest.mark.parametrize("member", ["caFile", "caData"])
+    def test_what_is_no_certificate_is_an_error(self, tmp_path: Path, member: str) -> None:
+        value = base64_of(b"word") if member == "caData" else write(tmp_path / "a.pem", b"word")
+        assert self.look(tmp_path, f"{member}: {value}").state == "error"
