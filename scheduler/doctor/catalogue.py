@@ -90,6 +90,10 @@ KINDS: dict[str, Kind] = {
         "a plugin's weight is negative, and its check of the sum fails.", "Write a weight from 1 on."
     ),
     "arguments-twice": _stops("a plugin has arguments twice in a profile.", "Put them into one entry of pluginConfig."),
+    "arguments-unread": _warning(
+        "kube-scheduler starts, but the profile has no plugin of this name: nothing reads these arguments.",
+        "Correct the name, or remove the entry.",
+    ),
     "ignored-without-fit": _stops(
         "an extender's ignoredByScheduler becomes an argument of NodeResourcesFit, which this profile doesn't have.",
         "Leave NodeResourcesFit enabled, or remove ignoredByScheduler.",
@@ -187,7 +191,7 @@ KINDS: dict[str, Kind] = {
     ),
     "tls-unreadable": _stops(
         "the data holds no PEM of this kind.",
-        "Encode the whole PEM file, with its BEGIN and END lines, as base64.",
+        "Encode the whole PEM file, with its BEGIN and END lines, as base64; of a key one without a passphrase.",
     ),
     "tls-inline-key": _warning(
         "Whoever may read kube-scheduler's /configz can read a key in the file.", "Use keyFile."

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from policies import checking
+from policies.engine.assignments import DEFAULT_SCHEDULER
 from policies.engine.errors import RuleSetError
 from policies.manifests import Located
 from scheduler.doctor import catalogue
@@ -125,10 +126,14 @@ def _profiles(configuration: Configuration, known: Known) -> Iterator[Told]:
             yield "profile-name-missing", place, ""
         elif name in seen:
             yield "profile-name-twice", place, f"profiles[{seen[name]}] is called {name}, too."
-        if name in known.own_schedulers:
-            yield "profile-name-is-berths", place, f"Pods with schedulerName {name} are Berth's own."
         if name:
             seen.setdefault(name, index)
+    if not several and all(profile.scheduler_name is None for profile in configuration.profiles):
+        seen[DEFAULT_SCHEDULER] = 0
+    for name, index in seen.items():
+        if name in known.own_schedulers:
+            place = f"profiles[{index}].schedulerName" if configuration.profiles else "profiles"
+            yield "profile-name-is-berths", place, f"Pods with schedulerName {name} are Berth's own."
 
 
 def _sampling(configuration: Configuration, known: Known) -> Iterator[Told]:
@@ -199,8 +204,8 @@ def _tls(extender: Extender, _known: Known) -> Iterator[Told]:
     if tls.has_certificate != tls.has_key:
         missing = "keyFile" if tls.has_certificate else "certFile"
         yield "tls-half-a-certificate", "tlsConfig", f"{missing} is missing."
-    for member, data in _unreadable(tls):
-        yield "tls-unreadable", f"tlsConfig.{member}", f"{data} is missing."
+    for member, needed in _unreadable(tls):
+        yield "tls-unreadable", f"tlsConfig.{member}", f"{needed} is missing."
     if tls.key_data:
         yield "tls-inline-key", "tlsConfig.keyData", ""
     if _scheme(extender) == "http" and (extender.enable_https or tls.has_ca or tls.has_certificate or tls.insecure):
@@ -215,11 +220,16 @@ def _unreadable(tls: TLSConfig) -> Iterator[tuple[str, str]]:
         ("certData", tls.cert_data, has_both, _CERTIFICATE),
         ("keyData", tls.key_data, has_both, _PRIVATE_KEY),
     ):
-        if data and needed and block not in base64.b64decode(data):
+        if not data or not needed:
+            continue
+        pem = base64.b64decode(data)
+        if block not in pem:
             yield member, block.decode()
+        elif block == _PRIVATE_KEY and _ENCRYPTED in pem:
+            yield member, f"{block.decode()} without a passphrase"
 
 
-_CERTIFICATE, _PRIVATE_KEY = b"BEGIN CERTIFICATE", b"PRIVATE KEY"
+_CERTIFICATE, _PRIVATE_KEY, _ENCRYPTED = b"BEGIN CERTIFICATE", b"PRIVATE KEY", b"ENCRYPTED"
 
 
 def _verbs(extender: Extender, _known: Known) -> Iterator[Told]:
@@ -351,7 +361,7 @@ def _weight(extender: Extender, place: str, profiles: list[Profile]) -> Iterator
         return
     profile = max(profiles or [Profile()], key=most_points)
     own, point = most_points(profile), points_of(extender.weight)
-    name = profile.scheduler_name or "default-scheduler"
+    name = profile.scheduler_name or DEFAULT_SCHEDULER
     detail = f"Weight {extender.weight}: a point counts {point:,}, ten {EXTENDER_POINTS * point:,}; profile {name} reaches {own:,}."
     if EXTENDER_POINTS * point <= own:
         yield "weight-outvoted", place, detail

@@ -81,7 +81,10 @@ class _Merged(NamedTuple):
 
 
 def starting(configuration: Configuration) -> Iterator[Told]:
-    """Yield what keeps kube-scheduler from starting, except what stands in `extenders`, in names and in percentages."""
+    """Yield what keeps kube-scheduler from starting, except what stands in `extenders`, in names and in percentages.
+
+    Beside that, arguments that nothing reads.
+    """
     yield from _numbers(configuration)
     yield from _election(configuration.leader_election)
     profiles = configuration.profiles or [Profile()]
@@ -202,11 +205,13 @@ def _plugins(plugins: _Merged, place: str) -> Iterator[Told]:
 def _unknown(name: str, place: str) -> Iterator[Told]:
     if name in POINTS:
         return
+    is_slip = nearest(name) or name in FORMER or not name
+    yield "plugin-unknown" if is_slip else "plugin-of-another-make", f"{place}.name", _meant(name)
+
+
+def _meant(name: str) -> str:
     near = nearest(name)
-    if near or name in FORMER or not name:
-        yield "plugin-unknown", f"{place}.name", f"Did you mean {near}?" if near else f"It is {name or '(none)'}."
-    else:
-        yield "plugin-of-another-make", f"{place}.name", f"It is {name}."
+    return f"Did you mean {near}?" if near else f"It is {name or '(none)'}."
 
 
 def _is_open(plugins: _Merged, point: str) -> bool:
@@ -265,6 +270,8 @@ def _arguments(profile: Profile, plugins: _Merged, place: str) -> Iterator[Told]
             yield "arguments-twice", at, f"They are those of {plugin.name or '(none)'}."
         if plugin.name in _LIMITS or plugin.name == "NodeResourcesFitArgs":
             yield "plugin-unknown", f"{at}.name", f"It is {plugin.name}."
+        elif plugin.name not in POINTS and plugin.name not in made:
+            yield "arguments-unread", f"{at}.name", _meant(plugin.name)
         yield from of_arguments(plugin, f"{at}.args", is_made=plugin.name in made)
         seen.add(plugin.name)
 

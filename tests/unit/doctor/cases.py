@@ -12,6 +12,20 @@ CA = "ca.pem"
 HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 RULES = Known(refuses=True, scores=True, counts_pods=True, protects_victims=True)
 SECRET_PATH = "a1" * 20
+# Base64 of the PEM of a key with a passphrase, in PKCS 8 and as `openssl ec` writes it.
+LOCKED_KEY = (
+    "LS0tLS1CRUdJTiBFTkNSWVBURUQgUFJJVkFURSBLRVktLS0tLQpNSUhzTUZjR0NTcUdTSWIzRFFFRkRUQktNQ2tHQ1NxR1NJYjNEUUVGRERBY0"
+    "JBaWp5eUZrSHZqWWd3SUNDQUF3CkRBWUlLb1pJaHZjTkFna0ZBREFkQmdsZ2hrZ0JaUU1FQVNvRUVLbklTN2h2L2wyUDQxcFIrZ2dIbm9rRWda"
+    "QTIKbktCMEMxNFpuT0lsT3dscHhvSXRPMWZmZ2VKd3U2WlBVaGNYUFRSRlBSdlNlQTExeTJ4UHNjcEY0eDA1eHA5egoxMzg5OUllMWNvNlJHSj"
+    "BtZkNmQ3dudlNTamhUV25EQWZjSDVUaGxlNGdyYTFQMlBOcHEzOEJLTWZId0pJNFgyCmhqOS93Z1JyNVF3SC8wYjc4MzI3bnBKUnRkdE1sSXhX"
+    "N1VKYTR6cUxwd3FkYnpCWnd2UUVBYW4rZzBRN2xlOD0KLS0tLS1FTkQgRU5DUllQVEVEIFBSSVZBVEUgS0VZLS0tLS0K"
+)
+OPENSSLS_KEY = (
+    "LS0tLS1CRUdJTiBFQyBQUklWQVRFIEtFWS0tLS0tClByb2MtVHlwZTogNCxFTkNSWVBURUQKREVLLUluZm86IEFFUy0xMjgtQ0JDLEM2QjVERj"
+    "MyNjAzQzkyNzlGMjMxQjA3MTNCMzI3MjRBCgo1WERuYUhZckRmNW84SUdwME1xYWExMDdFc2ZRSCsvRnJRRlJpcEdyQjMxWnNuRFJjcHlsY0Jk"
+    "RG5EdURSTVNsCis1WHIzaXVIdWkrTVoxdWZzU2x1NnBoZlp1VUZPOXhhT1RIYTB2bnFYZjRzcFFWeS9uUGpiRGhrWkUwemVHL1MKTCtZQnc4Z0"
+    "hocnQvdGFIajZNanh4L1o3WHVFMUtPN2lOZGZNTGhaN29hQT0KLS0tLS1FTkQgRUMgUFJJVkFURSBLRVktLS0tLQo="
+)
 NO_RULES = Known(refuses=False, scores=False, counts_pods=False, protects_victims=False)
 
 
@@ -113,6 +127,10 @@ CASES: dict[str, Case] = {
     "arguments-twice": Case(
         file("profiles: [{pluginConfig: [{name: NodeAffinity}, {name: NodeAffinity}]}]"),
         file("profiles: [{pluginConfig: [{name: NodeAffinity}, {name: VolumeBinding}]}]"),
+    ),
+    "arguments-unread": Case(
+        file("profiles: [{pluginConfig: [{name: NodeResourceFit, args: {any: 1}}]}]"),
+        file("profiles: [{plugins: {filter: {enabled: [{name: Theirs}]}}, pluginConfig: [{name: Theirs, args: {any: 1}}]}]"),
     ),
     "ignored-without-fit": Case(
         berth(IGNORED) + "profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}}]",
@@ -260,6 +278,9 @@ MORE: dict[str, str] = {
         "profiles: [{plugins: {multiPoint: {disabled: [{name: NodeResourcesFit}]}}, "
         "pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: ''}}}]}]"
     ),
+    "arguments without a name": file("profiles: [{pluginConfig: [{args: {any: 1}}]}]"),
+    "a key with a passphrase": https(f"tlsConfig: {{certFile: {CA}, keyData: {LOCKED_KEY}}}"),
+    "a key with a passphrase in OpenSSL's own form": https(f"tlsConfig: {{certFile: {CA}, keyData: {OPENSSLS_KEY}}}"),
     "a plugin that was there once": plugins("filter", "EBSLimits"),
     "arguments of a plugin of another make": file("profiles: [{pluginConfig: [{name: Mine, args: {any: 1}}]}]"),
 }

@@ -53,6 +53,30 @@ def test_a_finding_about_what_is_missing_points_to_what_should_hold_it() -> None
     assert (finding.place, finding.line) == ("extenders[0].httpTimeout", 4)
 
 
+@pytest.mark.parametrize(
+    ("profiles", "place"),
+    [("", "profiles"), ("profiles: [{}]", "profiles[0].schedulerName"), ("profiles: [{schedulerName: a}]", "")],
+)
+def test_a_profile_without_a_name_is_the_default_one_which_may_be_berths(profiles: str, place: str) -> None:
+    finding = found(berth() + profiles, Known(own_schedulers=("berth", "default-scheduler"))).get(
+        "profile-name-is-berths"
+    )
+    assert (finding.place if finding else "") == place
+
+
+def test_arguments_that_no_plugin_reads_come_with_the_name_that_may_be_meant() -> None:
+    finding = found(CASES["arguments-unread"].bad)["arguments-unread"]
+    assert (finding.place, finding.detail) == ("profiles[0].pluginConfig[0].name", "Did you mean NodeResourcesFit?")
+
+
+@pytest.mark.parametrize("name", ["a key with a passphrase", "a key with a passphrase in OpenSSL's own form"])
+def test_a_key_with_a_passphrase_is_one_that_kube_scheduler_cannot_read(name: str) -> None:
+    finding = found(MORE[name])["tls-unreadable"]
+    assert (finding.place, finding.detail) == (
+        "extenders[0].tlsConfig.keyData", "PRIVATE KEY without a passphrase is missing.",
+    )  # fmt: skip
+
+
 def test_nobody_is_told_to_bind_by_berth_where_another_extender_binds() -> None:
     findings = found(extenders(other("bindVerb: bind"), extender()), RULES)
     assert "bind-verb-missing" not in findings
