@@ -56,6 +56,7 @@ _CUSTOM: dict[str, tuple[str, frozenset[str]]] = {
 }
 
 _RATIO = "requestedToCapacityRatioArguments"
+_LAST_COUNTED = "kube-scheduler took the last: leave one of them"
 _ONE_LABEL = "a Policy takes exactly one label for it"
 _PREDICATE_ARGUMENTS = ("serviceAffinity", "labelsPresence")
 _PRIORITY_ARGUMENTS = ("serviceAntiAffinity", "labelPreference", _RATIO)
@@ -113,12 +114,22 @@ class _Rules:
         self.rules: list[JSONObject] = []
         self.paths: list[str] = []
         self.arguments: list[str] = []
+        self._named: dict[str, tuple[JSONObject, str]] = {}
 
     def add(self, rule: JSONObject, path: str, arguments: str = "") -> None:
         if rule not in self.rules:
             self.rules.append(rule)
             self.paths.append(path)
             self.arguments.append(arguments)
+
+    def add_named(self, rule: JSONObject, entry: Reader, arguments: str = "") -> None:
+        """Add the rule of an entry; another one of the entry's name is a fault."""
+        name = entry.raw("name")
+        first, where = self._named.setdefault(name, (rule, entry.path))
+        if first == rule:
+            self.add(rule, entry.path, arguments)
+        else:
+            entry.fault("name", f"{name} stands at {where} already, and {_LAST_COUNTED}")
 
 
 class _ImportedPolicy:
@@ -139,11 +150,11 @@ class _ImportedPolicy:
         for name in default_set.FILTERS:
             # By the name that a Policy uses, so that an exported rule set is imported unchanged.
             exported = _EXPORTED.get(name, name)
-            self._add_filter(_RENAMED.get(exported, exported), "predicates")
+            self.filters.add(self._filter(_RENAMED.get(exported, exported)), "predicates")
 
-    def _add_filter(self, builtin: str, path: str) -> None:
+    def _filter(self, builtin: str) -> JSONObject:
         ignores = self._ignored and _is_fit(builtin)
-        self.filters.add({"builtin": builtin} | ({"arguments": {_IGNORED: self._ignored}} if ignores else {}), path)
+        return {"builtin": builtin} | ({"arguments": {_IGNORED: self._ignored}} if ignores else {})
 
     def _read_priorities(self, top: Reader) -> None:
         if "priorities" in top:
@@ -209,9 +220,9 @@ class _ImportedPolicy:
             self._custom(reader, name, self.filters, _PREDICATE_ARGUMENTS, {})
         elif name == "GeneralPredicates":
             for each in GENERAL_PREDICATES:
-                self._add_filter(each, path)
+                self.filters.add(self._filter(each), path)
         elif name and _is_known(reader, name, BUILTIN_FILTERS, _PREDICATE_ARGUMENTS):
-            self._add_filter(_RENAMED.get(name, name), path)
+            self.filters.add_named(self._filter(_RENAMED.get(name, name)), reader)
 
     def _priority(self, value: object, path: str) -> None:
         reader = Reader(value, path, self._faults, {"name", "weight", "argument"})
@@ -222,7 +233,7 @@ class _ImportedPolicy:
         if "argument" in reader:
             self._custom(reader, name, self.scores, _PRIORITY_ARGUMENTS, {"weight": weight})
         elif name and _is_known(reader, name, BUILTIN_SCORES, _PRIORITY_ARGUMENTS):
-            self.scores.add({"builtin": name, "weight": weight}, path)
+            self.scores.add_named({"builtin": name, "weight": weight}, reader)
 
     def _custom(
         self, reader: Reader, name: str, made: _Rules, kinds: tuple[str, ...], more: Mapping[str, object]
@@ -240,10 +251,29 @@ class _ImportedPolicy:
             # Go omits false from JSON, so a missing value is false; the built-in's default is true.
             arguments["presence"] = found.boolean("presence")
         if given[0] == _RATIO:
+            _check_ratio(found)
             # kube-scheduler took an omitted weight, and one of 0, as 1, and no resources as the default ones.
             arguments = with_weights(with_whole_points(arguments))
         rule: JSONObject = {"builtin": builtin, "arguments": arguments, **more}
-        made.add(rule if name == builtin else {"name": name, **rule}, reader.path, found.path)
+        if name:
+            made.add_named(rule if name == builtin else {"name": name, **rule}, reader, found.path)
+
+
+def _check_ratio(ratio: Reader) -> None:
+    """Note what a rule would read otherwise than kube-scheduler: it made up no shape, and counted no resource twice."""
+    if "shape" not in ratio:
+        ratio.fault(
+            "shape", "is needed: a list of points, such as [{utilization: 0, score: 0}, {utilization: 100, score: 10}]"
+        )
+    resources = ratio.raw("resources")
+    seen: set[str] = set()
+    for index, each in enumerate(resources if isinstance(resources, list) else ()):
+        name = each.get("name") if isinstance(each, dict) else None
+        if not isinstance(name, str):
+            continue
+        if name in seen:
+            ratio.fault(f"resources[{index}].name", f"{name} stands here already, and {_LAST_COUNTED}")
+        seen.add(name)
 
 
 def _is_inter_pod(builtin: str) -> bool:

@@ -36,10 +36,12 @@ def ignored_by_scheduler(extenders: object) -> list[str]:
     Source: kube-scheduler v1.36.3 scheduler.go, buildExtenders; v1.15 factory/factory.go, CreateFromConfig. Entries that
     kube-scheduler couldn't read are skipped, and names that it refuses.
     """
-    found = [each for entry in _objects(extenders) for each in _objects(entry.get("managedResources"))]
-    names = [each.get("name") for each in found if each.get("ignoredByScheduler") is True]
+    found = [each for entry in _objects(extenders) for each in _objects(entry.get("managedresources"))]
+    names = [each.get("name") for each in found if each.get("ignoredbyscheduler") is True]
     return list(dict.fromkeys(name for name in names if isinstance(name, str) and is_label_key(name)))
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    """Return a list's objects, with their members in lower case: an extender's are read in either (`doctor configuration`)."""
+    found = [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [{str(name).lower(): member for name, member in each.items()} for each in found]

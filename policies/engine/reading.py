@@ -66,8 +66,11 @@ class Reader:
         return self._members.get(name)
 
     def text(self, name: str, default: str = "", *, required: bool = False) -> str:
-        """Read a text."""
-        return self._typed(name, str, "a text", default, required=required)
+        """Read a text; one that is required isn't empty."""
+        text = self._typed(name, str, "a text", default, required=required)
+        if required and self._members.get(name) == "":
+            self.fault(name, "is needed")
+        return text
 
     def integer(self, name: str, default: int, *, low: int, high: int) -> int:
         """Read a whole number within limits. One that equals the default is the default itself, see `choice`."""

@@ -121,7 +121,9 @@ def _extender_of_policy(value: object, path: str, faults: list[Fault]) -> dict[s
     if made.get("prioritizeVerb") and not made.get("weight"):
         reader.fault("weight", "is needed, from 1 on: kube-scheduler doesn't start with a prioritizeVerb without it")
     made |= {name: reader.boolean(name) for name in ("enableHTTPS", "nodeCacheCapable", "ignorable") if name in reader}
-    if "httpTimeout" in reader:
+    if isinstance(reader.raw("httpTimeout"), str):
+        reader.fault("httpTimeout", "must be a whole number of nanoseconds, such as 5000000000 for 5 s, not a text")
+    elif "httpTimeout" in reader:
         # time.Duration in JSON: nanoseconds.
         made["httpTimeout"] = _go_duration(reader.integer("httpTimeout", 0, low=0, high=_LONGEST_NANOSECONDS))
     if "tlsConfig" in reader:

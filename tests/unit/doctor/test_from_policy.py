@@ -66,7 +66,7 @@ def test_every_fault_is_said_at_once_with_its_path() -> None:
         "extenders[0].urlPrefx": "unknown member; did you mean urlPrefix?",
         "extenders[0].urlPrefix": "is needed",
         "extenders[1].weight": "is needed, from 1 on: kube-scheduler doesn't start with a prioritizeVerb without it",
-        "extenders[2].httpTimeout": "must be a whole number, not a text",
+        "extenders[2].httpTimeout": "must be a whole number of nanoseconds, such as 5000000000 for 5 s, not a text",
         "extenders[2].weight": "must be 0 to 9223372036854775807, not -1",
         "extenders[2].ignorable": "must be true or false, not a text",
         "extenders[3].tlsConfig.caFile": "must be a text, not a number",

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,12 @@ class TestImport:
         [{}, {"predicates": [{"name": "GeneralPredicates"}]}, {"predicates": [{"name": "PodFitsResources"}]}],
         ids=["the default ones", "GeneralPredicates", "PodFitsResources"],
     )
-    def test_ignores_a_resource_that_kube_scheduler_left_to_an_extender(self, predicates: dict[str, Any]) -> None:
-        extenders = [{"urlPrefix": "http://x", "managedResources": MANAGED}]
+    @pytest.mark.parametrize("spelled", [str, str.upper], ids=["usual", "other case"])
+    def test_ignores_a_resource_that_kube_scheduler_left_to_an_extender(
+        self, predicates: dict[str, Any], spelled: Callable[[str], str]
+    ) -> None:
+        managed = [{spelled(name): value for name, value in each.items()} for each in MANAGED]
+        extenders = [{"urlPrefix": "http://x", spelled("managedResources"): managed}]
         document = {"kind": "Policy", "apiVersion": "v1", "priorities": [], "extenders": extenders, **predicates}
         rule_set = import_policy(document, name="old")
         (rule,) = (rule for rule in rule_set.spec.filters if rule.builtin == "PodFitsResources")
@@ -159,6 +164,46 @@ class TestImport:
         (rule,) = import_policy(policy(priorities=[pack]), name="x").spec.scores
         assert "resources" not in rule.arguments
 
+    def test_refuses_an_entry_with_an_empty_name_as_kube_scheduler_did(self) -> None:
+        labels = {"labelsPresence": {"labels": ["a"]}}
+        predicates = [{"name": ""}, {"name": "", "argument": labels}]
+        assert faults_of(policy(predicates=predicates, priorities=[{"name": "", "weight": 1}])) == {
+            "predicates[0].name": "is needed",
+            "predicates[1].name": "is needed",
+            "priorities[0].name": "is needed",
+        }
+
+    @pytest.mark.parametrize("ratio", [{}, {"shape": None}, {"resources": [{"name": "cpu"}]}])
+    def test_makes_up_no_shape_where_kube_scheduler_refused_to_start(self, ratio: dict[str, Any]) -> None:
+        pack = {"name": "Pack", "weight": 1, "argument": {"requestedToCapacityRatioArguments": ratio}}
+        assert faults_of(policy(priorities=[pack])) == {
+            "priorities[0].argument.requestedToCapacityRatioArguments.shape": "is needed: a list of points, such as "
+            "[{utilization: 0, score: 0}, {utilization: 100, score: 10}]"
+        }
+
+    def test_counts_no_resource_twice_of_which_kube_scheduler_took_the_last(self) -> None:
+        resources = [{"name": "cpu", "weight": 3}, {"name": "memory"}, {"name": "cpu"}]
+        ratio = {"shape": [{"utilization": 100, "score": 10}], "resources": resources}
+        pack = {"name": "Pack", "weight": 1, "argument": {"requestedToCapacityRatioArguments": ratio}}
+        assert faults_of(policy(priorities=[pack])) == {
+            "priorities[0].argument.requestedToCapacityRatioArguments.resources[2].name": "cpu stands here already, and "
+            "kube-scheduler took the last: leave one of them"
+        }
+
+    def test_takes_no_name_for_two_things_of_which_kube_scheduler_took_the_last(self) -> None:
+        zones = {"serviceAffinity": {"labels": ["zone"]}}
+        predicates = [
+            {"name": "PodFitsPorts"},
+            {"name": "A", "argument": zones},
+            {"name": "PodFitsPorts", "argument": zones},
+        ]
+        priorities = [{"name": "EqualPriority", "weight": 1}, {"name": "EqualPriority", "weight": 2}]
+        said = "stands at {}[0] already, and kube-scheduler took the last: leave one of them"
+        assert faults_of(policy(predicates=predicates, priorities=priorities)) == {
+            "predicates[2].name": f"PodFitsPorts {said.format('predicates')}",
+            "priorities[1].name": f"EqualPriority {said.format('priorities')}",
+        }
+
     def test_keeps_a_weight_of_affinity_that_no_priority_uses(self) -> None:
         kept = policy(hardPodAffinitySymmetricWeight=7)
         assert export_policy(import_policy(kept, name="x")) == kept
@@ -223,7 +268,8 @@ class TestImport:
             "predicates[6].name": "is needed",
             "priorities[0].weight": "is needed: a whole number from 1 on",
             "priorities[1].weight": "must be 1 to 1000000, not 0",
-            "priorities[3].name": "EqualPriority is already the name of rule [2]; give one of them another name",
+            "priorities[3].name": "EqualPriority stands at priorities[2] already, and kube-scheduler took the last: "
+            "leave one of them",
             "priorities[4].argument.labelPreference": "label is needed: the key that nodes are to have, or not",
             "extenders": "must be a list, not an object",
             "alwaysCheckAllPredicates": "must be true or false, not a text",

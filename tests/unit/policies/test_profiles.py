@@ -201,6 +201,16 @@ def test_what_may_be_left_out_is_read_as_kube_scheduler_reads_it() -> None:
     assert arguments(rule_set.spec.scores, "PodTopologySpread") == {}
 
 
+def test_a_plugin_with_an_empty_name_is_refused() -> None:
+    empty = [{"name": ""}]
+    found = faults_of({"plugins": {"score": {"enabled": empty, "disabled": empty}}, "pluginConfig": empty})
+    assert found == {
+        "profiles[0].pluginConfig[0].name": "is needed",
+        "profiles[0].plugins.score.enabled[0].name": "is needed",
+        "profiles[0].plugins.score.disabled[0].name": "is needed",
+    }
+
+
 def test_arguments_with_which_kube_scheduler_does_not_start_are_refused() -> None:
     constraint = {"maxSkew": 1, "topologyKey": "a zone", "whenUnsatisfiable": "ScheduleAnyway"}
     config = [
