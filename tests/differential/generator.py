@@ -71,6 +71,9 @@ class Case(Nodes, Pods, Arguments):
         if "rarities" in self.themes:
             for pod in (case["pod"], *pods):
                 self.add_nulls(pod)
+            for labels in (holder["metadata"].get("labels") for holder in (*nodes, case["pod"], *pods)):
+                self.empty_one(labels)
+            self.empty_one(case["pod"]["spec"].get("nodeSelector"))
         if "node names" in self.themes:
             case = with_long_node_names(case, random)
         if "GCE" in self.themes:
@@ -91,3 +94,8 @@ class Case(Nodes, Pods, Arguments):
         for member in ("labels", "annotations", "ownerReferences", "deletionTimestamp"):
             if self.chance(0.1):
                 pod["metadata"].setdefault(member, None)
+
+    def empty_one(self, texts: Json | None) -> None:
+        """Let a value be null, as YAML reads a label with nothing behind its colon."""
+        if texts and self.chance(0.1):
+            texts[self.random.choice(list(texts))] = None

@@ -1,9 +1,11 @@
 """The part of ObjectMeta that rules read. Source: k8s.io/apimachinery v0.36.3 pkg/apis/meta/v1 types.go."""
 
-from collections.abc import Collection, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Collection, Hashable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
+from msgspec import inspect
 
 T = TypeVar("T")
 
@@ -81,17 +83,30 @@ def is_later_version(version: str, than: str) -> bool | None:
     return (len(one), one) > (len(other), other)
 
 
-def without_nulls(json: object) -> object:
-    """Return the same JSON without members that are null: Go reads null as the member's zero value, or as absent."""
-    if isinstance(json, dict):
-        return {name: without_nulls(value) for name, value in json.items() if value is not None}
-    if isinstance(json, list):
-        return [without_nulls(value) for value in json]
+def _as_in_go(json: object, kind: inspect.Type | None) -> object:
+    """Return the same JSON as Go reads it into a type: null is a member that isn't there, and in a map of texts an empty text.
+
+    So the label `node-role.kubernetes.io/control-plane:` of a YAML document, with nothing behind it, is one.
+    """
+    for each in kind.types if isinstance(kind, inspect.UnionType) else (kind,):
+        match each, json:
+            case inspect.StructType(fields=fields), dict():
+                known = {field.encode_name: field.type for field in fields}
+                return {name: _as_in_go(value, known.get(name)) for name, value in json.items() if value is not None}
+            case inspect.DictType(value_type=inspect.StrType()), dict():
+                return {name: "" if value is None else value for name, value in json.items()}
+            case inspect.ListType(item_type=item), list():
+                return [_as_in_go(value, item) for value in json]
     return json
 
 
+@lru_cache(maxsize=64)
+def _type_info(kind: Hashable) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
 def decode_object(json: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -> T:
-    """Decode JSON text as Go does: null means a missing member.
+    """Decode JSON text as Go does: null means a missing member, or an empty text in a map of texts.
 
     Raises:
         msgspec.DecodeError: the text isn't JSON, or a field has the wrong type (ValidationError).
@@ -103,7 +118,7 @@ def decode_object(json: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T]) -
 
 
 def convert_object(json: Any, kind: type[T]) -> T:
-    """Make an object of decoded JSON; null means a missing member.
+    """Make an object of decoded JSON; null means a missing member, or an empty text in a map of texts.
 
     Raises:
         msgspec.ValidationError: a field has the wrong type.
@@ -111,7 +126,7 @@ def convert_object(json: Any, kind: type[T]) -> T:
     try:
         return _convert(json, kind)
     except msgspec.ValidationError:
-        return _convert(without_nulls(json), kind)
+        return _convert(_as_in_go(json, _type_info(cast("Hashable", kind))), kind)
 
 
 def _convert(json: Any, kind: type[T]) -> T:

@@ -13,6 +13,7 @@ from policies.engine.objects.node import Node, NodeInfo, Path, trace, trace_text
 from policies.engine.objects.pod import Pod, PodObject
 from policies.engine.objects.resources import is_extended, is_scalar
 from policies.engine.objects.snapshot import Snapshot
+from policies.engine.selectors import LabelSelector
 from tests.builders import make_node, make_pod
 from tests.unit.engine.objects.asking import JSON, snapshot_of
 
@@ -179,6 +180,25 @@ class TestReading:
 
     def test_null_amounts_are_zero(self) -> None:
         assert Pod.from_json(make_pod(requests={"cpu": None})).nonzero_requests.get("cpu") == 0  # type: ignore[dict-item]
+
+    def test_a_label_without_a_value_is_one_with_an_empty_value_as_in_go(self) -> None:
+        node = Node.from_json({"metadata": {"name": "n", "labels": {"node-role": None}, "annotations": {"a": None}}})
+
+        assert node.labels == {"node-role": ""}
+        assert node.metadata.annotations == {"a": ""}
+
+    def test_a_selector_without_a_value_selects_an_empty_one_as_in_go(self) -> None:
+        selector = {"matchLabels": {"app": None}, "matchExpressions": None}
+        spread = {"topologyKey": "zone", "labelSelector": selector}
+        pod = Pod.from_json({"spec": {"nodeSelector": {"node-role": None}, "topologySpreadConstraints": [spread]}})
+
+        assert pod.spec.node_selector == {"node-role": ""}
+        [constraint] = pod.spec.topology_spread_constraints or ()
+        assert constraint.label_selector == LabelSelector(match_labels={"app": ""})
+
+    def test_null_amounts_are_zero_beside_other_nulls_too(self) -> None:
+        json = make_pod(requests={"cpu": None})  # type: ignore[dict-item]
+        assert Pod.from_json(json | {"status": {"phase": None}}).nonzero_requests.get("cpu") == 0
 
     @pytest.mark.parametrize(
         "json",
