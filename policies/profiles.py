@@ -212,6 +212,8 @@ class _ImportedProfile:
             known = {*_members_of(BUILTIN_FILTERS, name), *_members_of(BUILTIN_SCORES, name), "apiVersion", "kind"}
             args = Reader(reader.raw("args"), reader.where("args"), self._faults, known)
             self._arguments[name] = {each: args.raw(each) for each in sorted(known) if each in args}
+            if args.raw("defaultConstraints") and not args.raw("defaultingType"):
+                args.fault("defaultingType", "must be List: kube-scheduler doesn't start with constraints without it")
         self._places.setdefault(name, path)
 
     def _rules(

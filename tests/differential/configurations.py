@@ -1,7 +1,7 @@
 """Makes KubeSchedulerConfigurations at random: about half of them keep kube-scheduler from starting, each in few places."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from policies.profiles import PLUGINS
@@ -116,11 +116,22 @@ class Maker:
     def _some_of(self, members: Json) -> Json:
         return {name: value for name, value in members.items() if value or self._chance(0.1)}
 
+    def rule_arguments(self) -> Json:
+        """Return the entry of pluginConfig for a plugin that becomes rules."""
+        makers = self._rule_makers
+        name = self._random.choice(sorted(makers))
+        return {"name": name, "args": makers[name]()}
+
+    @property
+    def _rule_makers(self) -> dict[str, Callable[[], Json]]:
+        return {
+            "InterPodAffinity": self._inter_pod, "NodeAffinity": self._node_affinity, "NodeResourcesFit": self._fit,
+            "NodeResourcesBalancedAllocation": self._balanced, "PodTopologySpread": self._spread,
+        }  # fmt: skip
+
     def _plugin_config(self) -> list[Json]:
-        makers = {
-            "DefaultPreemption": self._preemption, "DynamicResources": self._dynamic, "InterPodAffinity": self._inter_pod,
-            "NodeAffinity": self._node_affinity, "NodeResourcesBalancedAllocation": self._balanced, "NodeResourcesFit": self._fit,
-            "PodTopologySpread": self._spread, "VolumeBinding": self._volume,
+        makers = self._rule_makers | {
+            "DefaultPreemption": self._preemption, "DynamicResources": self._dynamic, "VolumeBinding": self._volume,
         }  # fmt: skip
         names = self._random.sample(sorted(makers), self._random.choice([1, 1, 2, 4]))
         if self._chance(self._trouble):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from policies.engine.errors import RuleSetError
 from policies.manifests import read_documents
 from policies.profiles import PLUGINS, import_profile
 from scheduler.doctor.catalogue import KINDS
@@ -226,6 +227,21 @@ def test_the_rules_made_of_a_profile_are_what_kube_scheduler_runs(
         for alone in KUBE_SCHEDULERS_ALONE:
             scores.pop(alone, None)
         assert scores == {each.builtin: each.weight for each in spec.scores}
+
+
+def test_no_rules_are_made_of_arguments_with_which_kube_scheduler_does_not_start(
+    kube_scheduler: Path, folder: Path
+) -> None:
+    starts = 0
+    for number in range(FILES):
+        profile = {"pluginConfig": [Maker(f"arguments {SEED} {number}", trouble=0.3).rule_arguments()]}
+        document = yaml.safe_load(HEAD) | {"profiles": [profile]}
+        started, _ = start(kube_scheduler, folder, connected(yaml.safe_dump(document)))
+        starts += started
+        if not started:
+            with pytest.raises(RuleSetError):
+                import_profile(document, name="x")
+    assert 0 < starts < FILES
 
 
 def test_the_rules_ignore_the_resources_that_kube_scheduler_leaves_to_extenders(

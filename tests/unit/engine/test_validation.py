@@ -317,6 +317,11 @@ class TestRules:
         faults = score_faults(builtin="LeastRequestedPriority", arguments=arguments)
         assert "must be 1 to 100, not 101" in faults["arguments.resources[0]"]
 
+    def test_a_topology_may_have_a_default_constraint_of_each_kind(self) -> None:
+        kinds = ("DoNotSchedule", "ScheduleAnyway")
+        defaults = [{"topologyKey": "zone", "whenUnsatisfiable": kind, "maxSkew": 1} for kind in kinds]
+        assert filter_faults(builtin="PodTopologySpread", arguments={"defaultConstraints": defaults}) == {}
+
     @pytest.mark.parametrize("find", [filter_faults, score_faults])
     @pytest.mark.parametrize(
         "requirement",

@@ -302,6 +302,18 @@ def test_a_fault_of_arguments_that_a_filter_and_a_score_read_is_told_once() -> N
     assert [fault.path for fault in caught.value.faults] == ["profiles[0].pluginConfig[0].args"]
 
 
+@pytest.mark.parametrize("kind", [{}, {"defaultingType": ""}, {"defaultingType": None}])
+def test_default_constraints_need_a_defaulting_type_as_kube_scheduler_does_not_start_without(
+    kind: dict[str, Any],
+) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
+    args = {"defaultConstraints": [constraint]} | kind
+    faults = faults_of({"pluginConfig": [{"name": "PodTopologySpread", "args": args}]})
+    assert faults == {
+        "profiles[0].pluginConfig[0].args.defaultingType": "must be List: kube-scheduler doesn't start with constraints without it"
+    }
+
+
 def test_several_profiles_at_once_are_refused() -> None:
     assert "give one at a time" in faults_of({}, profiles=[{}, None, {}])["profiles"]
 
