@@ -322,6 +322,10 @@ class TestRules:
         defaults = [{"topologyKey": "zone", "whenUnsatisfiable": kind, "maxSkew": 1} for kind in kinds]
         assert filter_faults(builtin="PodTopologySpread", arguments={"defaultConstraints": defaults}) == {}
 
+    def test_names_and_groups_of_ignored_resources_are_taken(self) -> None:
+        arguments = {"ignoredResources": ["example.com/gpu"], "ignoredResourceGroups": ["example.com", "example.org"]}
+        assert filter_faults(builtin="PodFitsResources", arguments=arguments) == {}
+
     @pytest.mark.parametrize("find", [filter_faults, score_faults])
     @pytest.mark.parametrize(
         "requirement",
