@@ -12,7 +12,7 @@ from django.db import models
 from policies import compiler
 from policies.engine import ruleset as engine
 from policies.models import Assignment, PriorityClass, PriorityClassVersion, Revision, RevisionPart, RuleSetVersion
-from policies.publishing.parts import documents_of, held_by, sha256
+from policies.publishing.parts import batches, documents_of, held_by, sha256
 
 _Kind = RevisionPart.Kind
 _State = RuleSetVersion.State
@@ -53,16 +53,19 @@ def _held(kind: str) -> dict[_Version, str]:
 def _faults_of_rule_sets() -> Iterator[str]:
     before, there = _held(_Kind.RULE_SET), set[_Version]()
     rows = RuleSetVersion.objects.filter(state__in=[_State.PUBLISHED, _State.SUPERSEDED]).order_by("pk")
-    read = list(rows.select_related("rule_set").prefetch_related("rules"))
+    keys = list(rows.values_list("pk", flat=True))
     # Read again: there may be new versions.
     held = _held(_Kind.RULE_SET)
-    for row in read:
-        version = row.rule_set.name, row.number
-        there.add(version)
-        if version not in held and not _is_unreadable(_Kind.RULE_SET, row.rule_set.name, row.digest):
-            yield f"RuleSet {row} was planted or changed: no Revision holds it"
-        elif version in held and not _has_content(row, held[version]):
-            yield f"RuleSet {row} doesn't have the rules that were published: it was changed"
+    for batch in batches(keys):
+        read = list(rows.filter(pk__in=batch).select_related("rule_set").prefetch_related("rules"))
+        versions = [(row.rule_set.name, row.number) for row in read]
+        there.update(versions)
+        texts = documents_of({row.digest for row in read} | {held[each] for each in versions if each in held})
+        for version, row in zip(versions, read, strict=True):
+            if version not in held and not _is_unreadable(_Kind.RULE_SET, row.rule_set.name, row.digest):
+                yield f"RuleSet {row} was planted or changed: no Revision holds it"
+            elif version in held and not _has_content(row, held[version], texts):
+                yield f"RuleSet {row} doesn't have the rules that were published: it was changed"
     yield from (
         f"RuleSet {name} v{number} was removed: Revisions hold it"
         for name, number in before
@@ -70,8 +73,7 @@ def _faults_of_rule_sets() -> Iterator[str]:
     )
 
 
-def _has_content(row: RuleSetVersion, digest: str) -> bool:
-    texts = documents_of({digest, row.digest})
+def _has_content(row: RuleSetVersion, digest: str, texts: Mapping[str, str]) -> bool:
     content = _decoded(texts.get(digest), engine.RuleSet)
     # Pages read the text of the digest that a row names, and where there is none, its columns.
     is_elsewhere = row.digest != digest and row.digest in texts
