@@ -21,6 +21,8 @@ environment: BERTH_SERVER, BERTH_TOKEN or BERTH_TOKEN_FILE, BERTH_CA_FILE, NO_CO
 
 KINDS = ["RuleSet", "Assignment", "PriorityClass", "Pause", "Exemption"]
 _MOST = 1_000
+# Of a Change's or a Revision's number.
+_MOST_DIGITS = 18
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 3_600
 
 # Adds a sub-command, from its name and its description.
@@ -326,8 +328,8 @@ def _number(text: str) -> int:
     Raises:
         ArgumentTypeError: it can't be one.
     """
-    if not (text.isascii() and text.isdigit()):
-        message = f"{text!a} isn't a number of a Change or Revision: write a whole number, such as 12"
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        message = f"{text[:40]!a} isn't a number of a Change or Revision: write a whole number, such as 12"
         raise ArgumentTypeError(message)
     return int(text)
 
