@@ -153,7 +153,8 @@ def pause(server: Server, given: Namespace) -> Answer:
 
 def resume(server: Server, given: Namespace) -> Answer:
     """Resume a target."""
-    return _done(server.delete(path_of("pauses", *given.target.lstrip("/").split("/")), reason=given.reason))
+    # In the body: a long reason doesn't fit into a URL, which proxies also log.
+    return _done(server.delete(path_of("pauses", *given.target.lstrip("/").split("/")), {"reason": given.reason}))
 
 
 def _done(found: dict[str, Any]) -> Answer:

@@ -115,9 +115,9 @@ class Server:
         """PATCH some members, and return the result."""
         return self._json(self._call("PATCH", path, body=dict(body), headers=headers))
 
-    def delete(self, path: str, /, **query: Any) -> Any:
+    def delete(self, path: str, body: Mapping[str, Any]) -> Any:
         """DELETE, and return the result."""
-        return self._json(self._call("DELETE", path, query=query))
+        return self._json(self._call("DELETE", path, body=dict(body)))
 
     def tagged(self, path: str) -> tuple[Any, str]:
         """Return the resource at a path, and its ETag."""

@@ -160,6 +160,13 @@ def test_what_resumes_and_only_the_gate_has_to_examine_waits_for_nobodys_approva
     assert "somebody else has to" not in berth("resume", "RuleSet/web", "--reason", "done").out
 
 
+def test_the_reason_for_resuming_may_be_long(berth: Berth, stub: Stub) -> None:
+    stub.answer("DELETE", "/pauses/RuleSet/web", {"change": 9, "revision": 8, "state": "published"})
+    reason = "再開" * 500
+    assert berth("resume", "RuleSet/web", "--reason", reason).code == 0
+    assert [(each["query"], each["body"]) for each in stub.asked] == [("", {"reason": reason})]
+
+
 @pytest.mark.parametrize(
     "asked", [("rollback", "-1", "--reason", "x"), ("publish", "-3"), ("changes", "1.5"), ("changes", "1" * 5_000)]
 )
