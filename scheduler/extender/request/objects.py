@@ -16,8 +16,6 @@ from policies.engine.objects.pod import Pod
 from scheduler.cluster.nesting import bounded
 from scheduler.extender.request.wire import WireError, decode_json, pieces
 
-# No Kubernetes object is nested this deeply: its schema ends before. The decoder's own limit is above what recursion can handle.
-_TOO_DEEP = "lists and objects are nested too deeply"
 # The limit of a Pod's JSON. The API server accepts no larger object (k8s.io/apiserver v0.36.3 pkg/server/config.go,
 # MaxRequestBodyBytes), and etcd stores no object of more than half of it.
 MAX_POD_BYTES = 3 * 2**20
@@ -47,9 +45,6 @@ def read_pod(raw: msgspec.Raw) -> Pod:
         pod = Pod.from_json(decode_json(raw))
     except ObjectError as error:
         raise WireError(_without_content(error, "Pod")) from error
-    except RecursionError as error:
-        message = f"Pod: {_TOO_DEEP}"
-        raise WireError(message) from error
     if fault := _fault_of_names(pod.uid, pod.name, pod.namespace):
         message = f"Pod: its name, namespace or uid {fault}"
         raise WireError(message)
@@ -151,9 +146,6 @@ def _read_node(sent: bytes, index: int) -> Node:
         node = Node.from_text(item)
     except ObjectError as error:
         message = f"Nodes.items[{index}]: {_without_content(error, 'Node')}"
-        raise WireError(message) from error
-    except RecursionError as error:
-        message = f"Nodes.items[{index}]: {_TOO_DEEP}"
         raise WireError(message) from error
     if not node.name:
         message = f"Nodes.items[{index}] has no name"
