@@ -82,12 +82,13 @@ class ChangeAdmin(ListOfChanges):
         row = get_object_or_404(Change, pk=number)
         prefetch_related_objects([row], "edits")
         asked = request.GET.get("thing", "")
-        if refused := lifecycle.refusal("edit", publishing.actor_of(person(request)), publishing.standing_of(row)):
-            return self._page(request, context_of(row, request, [refused]))
         try:
-            return HttpResponseRedirect(Offer(row, publishing.current_revision(), request).form_of(asked))
+            url = Offer(row, publishing.current_revision(), request).form_of(asked)
         except PublishingError as error:
             return self._page(request, context_of(row, request, error.messages, asked_thing=asked))
+        if refused := lifecycle.refusal("edit", publishing.actor_of(person(request)), publishing.standing_of(row)):
+            return self._page(request, context_of(row, request, [refused]))
+        return HttpResponseRedirect(url)
 
     def act(self, request: HttpRequest, number: int) -> HttpResponse:
         """Do the act of a button. A refusal shows the page again, with the typed text."""

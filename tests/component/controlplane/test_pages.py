@@ -423,7 +423,7 @@ def test_home_shows_the_cluster_while_it_builds(operator: Client, state_dir: Pat
     status = {"phase": "building", "step": "kubernetes", "message": "compiling", "done": 3, "total": 8}
     _write_status(state_dir, json.dumps(status))
     page = get(operator, "/admin/").content
-    assert b'<progress value="3" max="8">' in page
+    assert b'<progress value="3" max="8" aria-label=' in page
     assert b'http-equiv="refresh"' in page
     _write_status(state_dir, json.dumps({"phase": "failed", "message": "no space left"}))
     page = get(operator, "/admin/").content
