@@ -182,12 +182,6 @@ def _member(name: str, default: int) -> Case:
     return Case(When(Regex(text, "^-?[0-9]{1,18}$"), then=Cast(text, BigIntegerField())), default=default)
 
 
-class Placed(msgspec.Struct):
-    """The order in an Assignment's document."""
-
-    order: int = engine.Assignment(name="", rule_set="").order
-
-
 _ORDERS: Final[Mapping[str, tuple[Any, ...]]] = {
     Kind.ASSIGNMENT: (_member("order", _Placed().order),),
     Kind.PRIORITY_CLASS: (_member("value", 0).desc(),),
